@@ -1,0 +1,23 @@
+"""Langevin computers: simulate them, read the moments of where they end up, classify with those."""
+
+from thermoment.engines import engines
+from thermoment.moments import Info, Moments, concatenate
+from thermoment.physics import Dynamics, integrability
+from thermoment.reservoir import Protocol, Reservoir
+from thermoment.simulation import final_states, sample_paths, simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Dynamics",
+    "Info",
+    "Moments",
+    "Protocol",
+    "Reservoir",
+    "concatenate",
+    "engines",
+    "final_states",
+    "integrability",
+    "sample_paths",
+    "simulate",
+]

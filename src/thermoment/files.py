@@ -1,0 +1,59 @@
+"""safetensors files with a kind and a text of facts: written whole or not at all, checked when read."""
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# safetensors is imported where it is used, so that a machine without it can still simulate.
+
+_VERSION = "1"
+
+
+def write_tensors(path: str | PathLike[str], kind: str, tensors: Mapping[str, NDArray[Any]], facts: str) -> None:
+    """Writes `tensors` and `facts` to `path`, replacing it only when the new file is complete."""
+    from safetensors.numpy import save
+
+    data = save(
+        {name: np.ascontiguousarray(array) for name, array in tensors.items()},
+        {"format": f"thermoment.{kind}", "version": _VERSION, "facts": facts},
+    )
+    write_whole(path, data)
+
+
+def write_whole(path: str | PathLike[str], data: bytes) -> None:
+    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with open(partial, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], str]:
+    """The tensors called `names` and the facts of a file that `write_tensors` wrote with this `kind`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(os.fspath(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{os.fspath(path)} is not a whole safetensors file: {error}.") from None
+    found = metadata.get("format"), metadata.get("version")
+    if found != (f"thermoment.{kind}", _VERSION) or set(tensors) != set(names):
+        raise ValueError(
+            f"{os.fspath(path)} must hold a thermoment.{kind} of version {_VERSION} with {', '.join(names)}, "
+            f"but holds {found[0] or 'an unnamed format'} of version {found[1]} with {', '.join(sorted(tensors))}."
+        )
+    return tensors, metadata["facts"]

@@ -1,0 +1,142 @@
+"""Moments of where the nodes ended up: raw, central, their Monte Carlo errors, and the features made of them."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment.files import read_tensors, write_tensors
+from thermoment.reservoir import check_orders
+from thermoment.validation import check_integer, invalid
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Info:
+    """How the moments came about."""
+
+    engine: str
+    choice: str
+    """Why this engine: asked for, or what "auto" saw."""
+    clip_count: int
+    """Updates that went beyond the clip, over all samples, replicas, nodes and steps."""
+    n_steps: int
+    seconds: float
+
+
+class SecondMoment(NamedTuple):
+    """m2 = variance + mean_squared."""
+
+    variance: Array
+    mean_squared: Array
+
+
+class FourthMoment(NamedTuple):
+    """m4 = central + skew + spread + mean_fourth."""
+
+    central: Array
+    """mu4, the fourth central moment"""
+    skew: Array
+    """4 mean mu3"""
+    spread: Array
+    """6 mean^2 variance"""
+    mean_fourth: Array
+    """mean^4"""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """m_p = E[x(t_final)^p] of every node for every sample, over `n_replicas` resets."""
+
+    raw: Array
+    """(S, len(orders), N)"""
+    orders: tuple[int, ...]
+    n_replicas: int | float
+    sample_ids: NDArray[np.uint64]
+    """(S,)"""
+    info: Info
+
+    def order(self, p: int) -> Array:
+        """m_p: (S, N)."""
+        if p not in self.orders:
+            raise invalid("p", f"be one of the orders {self.orders} of these moments", p)
+        return self.raw[:, self.orders.index(p)]
+
+    def central(self, q: int) -> Array:
+        """E[(x - E[x])^q]: (S, N), by the binomial formula from the raw moments of orders 1 to q."""
+        check_integer("q", q, 1, max(self.orders))
+        self._need(range(1, q + 1), f"The central moment of order {q}")
+        mean = self.order(1)
+        total = (-mean) ** q
+        for p in range(1, q + 1):
+            total = total + math.comb(q, p) * self.order(p) * (-mean) ** (q - p)
+        return total
+
+    def decompose_second(self) -> SecondMoment:
+        """m2 as the sum of the variance and the squared mean."""
+        return SecondMoment(self.central(2), self.order(1) ** 2)
+
+    def decompose_fourth(self) -> FourthMoment:
+        """m4 as the sum of mu4, 4 mean mu3, 6 mean^2 variance and mean^4."""
+        fourth = self.central(4)
+        mean = self.order(1)
+        return FourthMoment(fourth, 4 * mean * self.central(3), 6 * mean**2 * self.central(2), mean**4)
+
+    def standard_error(self, p: int) -> Array:
+        """Monte Carlo standard error of m_p: (S, N), sqrt((m_2p - m_p^2) / (M - 1)); zero at infinite M."""
+        if self.n_replicas == math.inf:
+            return np.zeros_like(self.order(p))
+        if self.n_replicas < 2:
+            raise invalid("n_replicas", "be at least 2 for a standard error", self.n_replicas)
+        self._need((p, 2 * p), f"The standard error of order {p}")
+        variance = np.maximum(self.order(2 * p) - self.order(p) ** 2, 0.0)
+        return np.sqrt(variance / (self.n_replicas - 1))
+
+    def features(self, orders: Sequence[int] | None = None) -> Array:
+        """[m_p | m_q | ...]: (S, len(orders) * N), order-major; all orders, or the given ones."""
+        wanted = self.orders if orders is None else check_orders("orders", orders)
+        self._need(wanted, "These features")
+        columns = [self.orders.index(p) for p in wanted]
+        return self.raw[:, columns].reshape(len(self.raw), -1)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
+        replicas = None if self.n_replicas == math.inf else self.n_replicas
+        facts = {"orders": self.orders, "n_replicas": replicas, "info": asdict(self.info)}
+        tensors = {"raw": self.raw, "sample_ids": self.sample_ids}
+        write_tensors(path, "moments", tensors, json.dumps(facts))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Moments":
+        """Reads what `save` wrote."""
+        tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"))
+        facts = json.loads(text)
+        replicas = math.inf if facts["n_replicas"] is None else facts["n_replicas"]
+        orders = check_orders("orders", facts["orders"])
+        return cls(orders=orders, n_replicas=replicas, info=Info(**facts["info"]), **tensors)
+
+    def _need(self, orders: Sequence[int], what: str) -> None:
+        missing = [p for p in orders if p not in self.orders]
+        if missing:
+            full = tuple(sorted({*self.orders, *missing}))
+            advice = f"simulate with orders={full}" if max(full) <= 8 else "orders above 8 are not sampled"
+            raise ValueError(
+                f"{what} needs the raw moments of order {', '.join(map(str, missing))}, "
+                f"but these have the orders {self.orders}: {advice}."
+            )
+
+
+def concatenate(reservoirs: Sequence[Moments], orders: Sequence[int] | None = None) -> Array:
+    """Joint features [phi_K1 | phi_K2 | ...] of reservoirs that saw the same samples: (S, sum of their features)."""
+    if not reservoirs:
+        raise invalid("reservoirs", "hold at least one Moments", "empty")
+    for k, moments in enumerate(reservoirs):
+        if not np.array_equal(moments.sample_ids, reservoirs[0].sample_ids):
+            raise invalid(f"reservoirs[{k}]", "have the sample ids of reservoirs[0]", "of other samples")
+    return np.concatenate([moments.features(orders) for moments in reservoirs], axis=1)

@@ -1,0 +1,176 @@
+"""A reservoir (W, K, b in its wells) and the protocol by which it is driven, sampled and read."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from os import PathLike
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from thermoment.files import read_tensors, write_tensors
+from thermoment.noise import MAX_NODES, MAX_REPLICAS, MAX_STEPS
+from thermoment.physics import Dynamics
+from thermoment.validation import (
+    check_array,
+    check_integer,
+    check_not_negative,
+    check_positive,
+    invalid,
+)
+
+MAX_ORDER = 8
+_WORD = 2**32 - 1
+# Rows per matrix product in `drive`. A BLAS may sum in another order for another shape, so every product has the same.
+_DRIVE_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Euler steps of `dt` up to `t_final`, `n_replicas` resets to x = 0, moments of the given orders read at the end.
+
+    `n_replicas` may be `math.inf` for an engine that computes the limit. `clip` may be `math.inf` for no clipping.
+    """
+
+    dt: float = 1e-3
+    t_final: float = 1.0
+    n_replicas: int | float = 128
+    clip: float = 4.0
+    seed: int = 20260609
+    orders: tuple[int, ...] = (1, 2, 4)
+
+    def __post_init__(self) -> None:
+        dt, t_final = check_positive("dt", self.dt), check_positive("t_final", self.t_final)
+        if t_final / dt > MAX_STEPS:
+            raise invalid("dt", f"give at most 2^32 steps to t_final = {t_final}", dt)
+        if not math.isclose(self.n_steps * dt, t_final, rel_tol=1e-9):
+            raise invalid("dt", f"divide t_final = {t_final} into whole steps", dt)
+        n_replicas = self.n_replicas
+        if n_replicas != math.inf:
+            n_replicas = check_integer("n_replicas", n_replicas, 1, MAX_REPLICAS)  # type: ignore[arg-type]
+        clip = self.clip if self.clip == math.inf else check_positive("clip", self.clip)
+        seed = check_integer("seed", self.seed, 0, _WORD)
+        orders = check_orders("orders", self.orders)
+        for name, value in (
+            ("dt", dt),
+            ("t_final", t_final),
+            ("n_replicas", n_replicas),
+            ("clip", clip),
+            ("seed", seed),
+            ("orders", orders),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_steps(self) -> int:
+        """t_final / dt."""
+        return round(self.t_final / self.dt)
+
+
+def check_orders(argument: str, orders: Sequence[int]) -> tuple[int, ...]:
+    """`orders` as a tuple of increasing moment orders from 1 to 8."""
+    try:
+        checked = tuple(check_integer(argument, p, 1, MAX_ORDER) for p in orders)
+    except TypeError:
+        raise invalid(argument, "be a sequence of integers", repr(orders)) from None
+    if not checked or any(p >= q for p, q in pairwise(checked)):
+        raise invalid(argument, f"be increasing integers from 1 to {MAX_ORDER}", orders)
+    return checked
+
+
+@dataclass(frozen=True, eq=False)
+class Reservoir:
+    """N coupled nodes: the well's force, h + W x, with drive h = K I + b. Arrays are kept as read-only float64.
+
+    `stream` numbers the reservoirs of one experiment: each has noise of its own.
+    """
+
+    W: NDArray[np.float64]
+    """(N, N), zero on the diagonal."""
+    K: NDArray[np.float64]
+    """(N, D)"""
+    b: NDArray[np.float64]
+    """(N,)"""
+    dynamics: Dynamics = field(default_factory=Dynamics)
+    stream: int = 0
+
+    def __post_init__(self) -> None:
+        W = check_array("W", self.W, ("N", "N"))
+        N = W.shape[0]
+        if N > MAX_NODES:
+            raise invalid("W", f"couple at most {MAX_NODES} nodes", f"of shape {W.shape}")
+        W = check_array("W", W, (N, N))
+        if np.any(np.diagonal(W)):
+            node = int(np.flatnonzero(np.diagonal(W))[0])
+            raise invalid("W", "have a zero diagonal", f"{W[node, node]} at index ({node}, {node})")
+        K, b = check_array("K", self.K, (N, "D")), check_array("b", self.b, (N,))
+        if not isinstance(self.dynamics, Dynamics):
+            raise invalid("dynamics", "be a thermoment.Dynamics", repr(self.dynamics))
+        object.__setattr__(self, "stream", check_integer("stream", self.stream, 0, _WORD))
+        for name, array in (("W", W), ("K", K), ("b", b)):
+            own = np.array(array, order="C")
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
+
+    @classmethod
+    def draw(
+        cls,
+        n_nodes: int,
+        n_inputs: int,
+        *,
+        s_W: float = 0.1,
+        s_K: float = 1.2,
+        s_b: float = 0.02,
+        seed: int,
+        stream: int = 0,
+        dynamics: Dynamics | None = None,
+    ) -> "Reservoir":
+        """W_ij ~ N(0, s_W^2/N) off the diagonal, K_ik ~ N(0, s_K^2/D), b_i ~ N(0, s_b^2), drawn in this order.
+
+        The diagonal of W is drawn too, then set to zero.
+        """
+        N, D = (
+            check_integer("n_nodes", n_nodes, 1, MAX_NODES),
+            check_integer("n_inputs", n_inputs, 1, 2**31),
+        )
+        scales = {"s_W": s_W, "s_K": s_K, "s_b": s_b}
+        s_W, s_K, s_b = (check_not_negative(name, value) for name, value in scales.items())
+        rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
+        W = rng.normal(0.0, s_W / math.sqrt(N), (N, N))
+        np.fill_diagonal(W, 0.0)
+        K = rng.normal(0.0, s_K / math.sqrt(D), (N, D))
+        b = rng.normal(0.0, s_b, N)
+        return cls(W, K, b, dynamics or Dynamics(), stream)
+
+    @property
+    def n_nodes(self) -> int:
+        return int(self.W.shape[0])
+
+    @property
+    def n_inputs(self) -> int:
+        return int(self.K.shape[1])
+
+    def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
+        """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on the other rows."""
+        inputs = check_array("inputs", inputs, ("S", self.n_inputs))
+        drive = np.empty((len(inputs), self.n_nodes))
+        rows = np.zeros((_DRIVE_ROWS, self.n_inputs))
+        for start in range(0, len(inputs), _DRIVE_ROWS):
+            part = inputs[start : start + _DRIVE_ROWS]
+            rows[: len(part)] = part
+            drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
+        return drive
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
+        facts = {"dynamics": asdict(self.dynamics), "stream": self.stream}
+        write_tensors(path, "reservoir", {"W": self.W, "K": self.K, "b": self.b}, json.dumps(facts))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Reservoir":
+        """Reads what `save` wrote, with every check of a new reservoir."""
+        tensors, text = read_tensors(path, "reservoir", ("W", "K", "b"))
+        facts = json.loads(text)
+        return cls(**tensors, dynamics=Dynamics(**facts["dynamics"]), stream=facts["stream"])

@@ -1,0 +1,76 @@
+"""Argument checks, all with one sentence form: what the argument must be, and what it was."""
+
+import math
+import operator
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def invalid(argument: str, must: str, was: object) -> ValueError:
+    """The error for a bad argument: "Argument `dt` must be positive, but was -1.0."."""
+    return ValueError(f"Argument `{argument}` must {must}, but was {was}.")
+
+
+def check_real(argument: str, value: Any) -> float:
+    """`value` as a finite float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise invalid(argument, "be a real number", repr(value)) from None
+    if not math.isfinite(number):
+        raise invalid(argument, "be finite", number)
+    return number
+
+
+def check_positive(argument: str, value: Any) -> float:
+    """`value` as a finite float above zero."""
+    number = check_real(argument, value)
+    if number <= 0:
+        raise invalid(argument, "be positive", number)
+    return number
+
+
+def check_not_negative(argument: str, value: Any) -> float:
+    """`value` as a finite float, zero or above."""
+    number = check_real(argument, value)
+    if number < 0:
+        raise invalid(argument, "be zero or positive", number)
+    return number
+
+
+def check_integer(argument: str, value: SupportsIndex, low: int, high: int) -> int:
+    """`value` as an int in [low, high]."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise invalid(argument, "be an integer", repr(value)) from None
+    if isinstance(value, bool) or not low <= number <= high:
+        raise invalid(argument, f"be an integer from {low} to {high}", value)
+    return number
+
+
+def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
+    """`value` as a finite float64 array of `shape`, where a letter in `shape` stands for any length above zero.
+
+    The result may share memory with `value`.
+    """
+    wanted = "(" + ", ".join(str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
+        array = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        raise invalid(argument, "be a real array", f"of type {type(value).__name__}") from None
+    fits = array.ndim == len(shape) and all(
+        have > 0 if isinstance(want, str) else have == want for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        where = tuple(int(i) for i in np.unravel_index(bad[0], array.shape))
+        raise invalid(argument, "be finite", f"{array[where]} at index {where}")
+    return array
