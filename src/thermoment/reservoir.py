@@ -98,10 +98,9 @@ class Reservoir:
 
     def __post_init__(self) -> None:
         W = check_array("W", self.W, ("N", "N"))
-        N = W.shape[0]
+        N = len(W)
         if N > MAX_NODES:
             raise invalid("W", f"couple at most {MAX_NODES} nodes", f"of shape {W.shape}")
-        W = check_array("W", W, (N, N))
         if np.any(np.diagonal(W)):
             node = int(np.flatnonzero(np.diagonal(W))[0])
             raise invalid("W", "have a zero diagonal", f"{W[node, node]} at index ({node}, {node})")
@@ -153,15 +152,16 @@ class Reservoir:
         return int(self.K.shape[1])
 
     def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on the other rows."""
+        """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on the others."""
         inputs = check_array("inputs", inputs, ("S", self.n_inputs))
         drive = np.empty((len(inputs), self.n_nodes))
         rows = np.zeros((_DRIVE_ROWS, self.n_inputs))
         for start in range(0, len(inputs), _DRIVE_ROWS):
             part = inputs[start : start + _DRIVE_ROWS]
             rows[: len(part)] = part
-            drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
-        return drive
+            with np.errstate(over="ignore", invalid="ignore"):
+                drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
+        return check_array("drive", drive, drive.shape)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""

@@ -52,11 +52,10 @@ def check_integer(argument: str, value: SupportsIndex, low: int, high: int) -> i
 
 
 def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
-    """`value` as a finite float64 array of `shape`, where a letter in `shape` stands for any length above zero.
+    """`value` as a finite float64 array of `shape`; it may share memory with `value`.
 
-    The result may share memory with `value`.
+    A letter in `shape` stands for any length above zero, the same letter for the same length.
     """
-    wanted = "(" + ", ".join(str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
@@ -64,13 +63,20 @@ def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
         array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         raise invalid(argument, "be a real array", f"of type {type(value).__name__}") from None
-    fits = array.ndim == len(shape) and all(
-        have > 0 if isinstance(want, str) else have == want for want, have in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
+    if not _fits(array.shape, shape):
+        wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
         raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")
-    bad = np.flatnonzero(~np.isfinite(array))
-    if bad.size:
-        where = tuple(int(i) for i in np.unravel_index(bad[0], array.shape))
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise invalid(argument, "be finite", f"{array[where]} at index {where}")
     return array
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
+    if len(shape) != len(wanted):
+        return False
+    lengths: dict[str, int] = {}
+    return all(
+        have > 0 and lengths.setdefault(want, have) == have if isinstance(want, str) else have == want
+        for have, want in zip(shape, wanted, strict=True)
+    )

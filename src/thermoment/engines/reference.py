@@ -9,6 +9,7 @@ Cost: about 1e7 node-steps per second and core.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class Reference:
         for s in range(task.n_samples):
             for replicas in _blocks(task):
                 x, clipped = _last(trajectory(task, s, replicas))
-                raw[s] += [(x**p).sum(axis=0) for p in orders]
+                raw[s] += [power.sum(axis=0) for power in _powers(x, orders)]
                 clip_count += clipped
             raw[s] /= task.n_replicas
             report(s + 1)
@@ -76,6 +77,12 @@ def trajectory(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tupl
         clipped += int(np.count_nonzero(np.abs(x) > protocol.clip))
         x = np.clip(x, -protocol.clip, protocol.clip)
         yield x, clipped
+
+
+def _powers(x: Array, orders: tuple[int, ...]) -> list[Array]:
+    """x^p for each order, by multiplication: exact for signs, and faster than a general power."""
+    powers = list(accumulate([x] * max(orders), np.multiply))
+    return [powers[p - 1] for p in orders]
 
 
 def _last(steps: Iterator[tuple[Array, int]]) -> tuple[Array, int]:

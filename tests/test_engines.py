@@ -1,0 +1,53 @@
+"""The choice of an engine: what can run, what "auto" takes, and what it says when something cannot."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import thermoment as tm
+
+NODE = tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1))
+QUICK = tm.Protocol(dt=0.1, n_replicas=2)
+
+
+@pytest.fixture
+def no_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without JAX."""
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "thermoment.engines.xla", raising=False)
+
+
+def test_what_can_run_here() -> None:
+    found = tm.engines()
+    assert all(found[name].can_run for name in ("reference", "xla"))
+    assert found["reference"].note == f"NumPy {np.__version__} in float64"
+
+
+def test_auto_says_what_it_chose_and_why() -> None:
+    info = tm.simulate(NODE, [[1.0]], QUICK).info
+    assert info.choice.startswith("auto: the fastest that can run here, on ")
+    assert info.engine in tm.engines()
+    assert info.engine != "reference"
+
+
+def test_asked_for() -> None:
+    info = tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info
+    assert (info.engine, info.choice, info.n_steps) == ("reference", "asked for", 10)
+    assert info.seconds > 0
+
+
+@pytest.mark.usefixtures("no_jax")
+def test_an_engine_that_cannot_run_says_why_and_nothing_takes_its_place() -> None:
+    assert not tm.engines()["xla"].can_run
+    assert "jax" in tm.engines()["xla"].note
+    with pytest.raises(RuntimeError, match=r"Engine `xla` cannot run here: .*jax"):
+        tm.simulate(NODE, [[1.0]], QUICK, engine="xla")
+    assert tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info.engine == "reference"
+
+
+def test_importing_the_package_does_not_import_jax() -> None:
+    """Seconds that a user of another engine need not wait."""
+    code = "import sys, thermoment; sys.exit('jax' in sys.modules or 'safetensors' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
