@@ -8,6 +8,7 @@ machine disturbs all alike; a ratio is the median over rounds of ratios within a
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -135,12 +136,8 @@ def speeds(rounds: int) -> dict[str, list[float]]:
 
 def peak_memory() -> int:
     """Bytes that S = 1000, M = 128, N = 256 take at the most, in a process of their own."""
-    code = (
-        f"import engines, resource; engines.engine('xla')({MEMORY_SAMPLES}, 50); "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True)
-    return int(printed.stdout) * 1024
+    printed = subprocess.run([sys.executable, __file__, "--memory-only"], capture_output=True, check=True)
+    return int(printed.stdout)
 
 
 def main() -> None:
@@ -148,7 +145,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--memory-only", action="store_true", help="print the peak memory of one large run")
     options = parser.parse_args()
+    if options.memory_only:
+        engine("xla")(MEMORY_SAMPLES, 50)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        return
     off = agreement()
     rates = speeds(options.rounds)
     xla = rates["xla"]

@@ -54,7 +54,10 @@ class Xla:
         layout = _Layout.of(task)
         raw = np.zeros((task.n_samples, len(protocol.orders), task.n_nodes))
         clip_count = 0
-        run = partial(_moments, n_steps=protocol.n_steps, orders=protocol.orders)
+
+        def run(tile: _Tile, _: tuple[int, int]) -> Any:
+            return _moments(tile, protocol.n_steps, protocol.orders)
+
         for samples, replicas, (sums, clips) in self._tiles(task, layout, run):
             count = samples.stop - samples.start
             raw[samples] += sums[:count, :, layout.columns]
@@ -66,10 +69,12 @@ class Xla:
     def final_states(self, task: Task) -> Array:
         layout = _Layout.of(task)
         states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
-        run = partial(_final_states, n_steps=task.protocol.n_steps)
+
+        def run(tile: _Tile, wanted: tuple[int, int]) -> Any:
+            return _final_states(tile, task.protocol.n_steps, wanted)
+
         for samples, replicas, x in self._tiles(task, layout, run):
-            part = states[samples, replicas]
-            part[:] = x[: part.shape[0], : part.shape[1], layout.columns]
+            states[samples, replicas] = x[..., layout.columns]
         return states
 
     def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
@@ -77,16 +82,21 @@ class Xla:
         records = task.protocol.n_steps // every
         paths = np.zeros((task.n_samples, task.n_replicas, records + 1, len(nodes)))
         columns = layout.columns[nodes]
-        run = partial(_paths, columns=columns, every=every, records=records)
+
+        def run(tile: _Tile, wanted: tuple[int, int]) -> Any:
+            return _paths(tile, columns, every, records, wanted)
+
         for samples, replicas, x in self._tiles(task, layout, run):
-            part = paths[samples, replicas, 1:]
-            part[:] = np.moveaxis(x, 0, 2)[: part.shape[0], : part.shape[1]]
+            paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
         return paths
 
     def _tiles(
-        self, task: Task, layout: "_Layout", run: Callable[["_Tile"], Any]
+        self, task: Task, layout: "_Layout", run: Callable[["_Tile", tuple[int, int]], Any]
     ) -> Iterator[tuple[slice, slice, Any]]:
-        """Runs every tile and yields (samples, replicas, NumPy results) in order."""
+        """Runs every tile and yields (samples, replicas, NumPy results) in order.
+
+        `run` is given a tile and how many of its samples and replicas are more than padding.
+        """
         devices = jax.local_devices()
         with jax.enable_x64(True):
             constants = [jax.device_put(self._constants(task, layout), d) for d in devices]
@@ -94,16 +104,17 @@ class Xla:
         def one(job: tuple[int, slice, slice]) -> tuple[slice, slice, Any]:
             number, samples, replicas = job
             k = number % len(devices)
+            wanted = samples.stop - samples.start, replicas.stop - replicas.start
             h = np.zeros((layout.samples, layout.width))
-            h[: samples.stop - samples.start, layout.columns] = task.drive[samples]
+            h[: wanted[0], layout.columns] = task.drive[samples]
             h *= task.dynamics.mu * task.protocol.dt
             ids = np.zeros(layout.samples, np.uint64)
-            ids[: samples.stop - samples.start] = task.sample_ids[samples]
-            live = np.arange(layout.replicas) < replicas.stop - replicas.start
+            ids[: wanted[0]] = task.sample_ids[samples]
+            live = np.arange(layout.replicas) < wanted[1]
             # The x64 setting belongs to the thread. Without it JAX has no 64-bit integers for the noise.
             with jax.enable_x64(True):
                 own = jax.device_put((h.astype(self.dtype), ids, np.uint64(replicas.start), live), devices[k])
-                return samples, replicas, jax.device_get(run(_Tile(*own, *constants[k])))
+                return samples, replicas, jax.device_get(run(_Tile(*own, *constants[k]), wanted))
 
         jobs = [
             (slice(s, min(s + layout.samples, task.n_samples)), slice(m, min(m + layout.replicas, task.n_replicas)))
@@ -260,19 +271,19 @@ def _moments(tile: _Tile, n_steps: int, orders: tuple[int, ...]) -> tuple[jax.Ar
     return sums, counted.astype(jnp.uint64).sum(axis=(1, 2))
 
 
-@jax.jit
-def _final_states(tile: _Tile, n_steps: int) -> jax.Array:
-    """(q, r, width)"""
-    return _advance(tile, _start(tile), 0, n_steps).x
+@partial(jax.jit, static_argnames="wanted")
+def _final_states(tile: _Tile, n_steps: int, wanted: tuple[int, int]) -> jax.Array:
+    """x of the wanted samples and replicas: (*wanted, width)."""
+    return _advance(tile, _start(tile), 0, n_steps).x[: wanted[0], : wanted[1]]
 
 
-@partial(jax.jit, static_argnames="records")
-def _paths(tile: _Tile, columns: jax.Array, every: int, records: int) -> jax.Array:
-    """x of some columns after each `every` steps: (records, q, r, len(columns))."""
+@partial(jax.jit, static_argnames=("records", "wanted"))
+def _paths(tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int]) -> jax.Array:
+    """x of some columns after each `every` steps: (records, *wanted, len(columns))."""
 
     def record(state: _State, k: jax.Array) -> tuple[_State, jax.Array]:
         state = _advance(tile, state, k * every, (k + 1) * every)
-        return state, state.x[..., columns]
+        return state, state.x[: wanted[0], : wanted[1], columns]
 
     return lax.scan(record, _start(tile), jnp.arange(records))[1]
 
