@@ -95,10 +95,11 @@ class TestAgainstReference:
         assert moments.info.n_steps == 1000
 
     def test_more_replicas_than_a_block(self, candidate: Candidate) -> None:
-        protocol = tm.Protocol(dt=2e-2, t_final=0.2, n_replicas=9001)
+        protocol = tm.Protocol(dt=2e-2, t_final=0.2, n_replicas=9001, clip=0.5)
         moments = tm.simulate(network(5), images(2), protocol, engine=candidate.engine)
         expected = reference(5, 9001, 2, protocol)
         np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=candidate.tolerance)
+        assert moments.info.clip_count == expected.info.clip_count > 5000
 
     def test_sample_ids_of_64_bits_and_a_stream(self, candidate: Candidate) -> None:
         protocol = tm.Protocol(dt=1e-2, n_replicas=7)

@@ -105,6 +105,12 @@ class TestBoltzmann:
         both = tm.Dynamics(J2=-1.0, J4=1.0, kT=0.0).boltzmann_moments(0.0, (1, 2, 3))
         np.testing.assert_allclose(both, [0, 0.5, 0], atol=1e-15)
 
+    def test_both_wells_count_however_high_the_barrier(self) -> None:
+        """At rest the two wells weigh the same; the barrier here is 250 kT."""
+        m1, m2, m3 = tm.Dynamics(J2=-1.0, J4=1.0, kT=1e-3).boltzmann_moments(0.0, (1, 2, 3))
+        assert (m1, m3) == (pytest.approx(0, abs=1e-12), pytest.approx(0, abs=1e-12))
+        assert m2 == pytest.approx(0.5, abs=1e-3)
+
     def test_shape_follows_the_drive(self) -> None:
         moments = tm.Dynamics().boltzmann_moments(np.ones((3, 5)), (1, 2))
         assert moments.shape == (2, 3, 5)
