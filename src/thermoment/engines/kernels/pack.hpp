@@ -1,0 +1,20 @@
+// W in the layouts of coupling.hpp.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace thermoment {
+
+// Memory aligned for every kernel.
+struct alignas(64) CacheLine {
+    unsigned char bytes[64];
+};
+using Buffer = std::vector<CacheLine>;
+inline Buffer buffer(std::size_t bytes) { return Buffer((bytes + sizeof(CacheLine) - 1) / sizeof(CacheLine)); }
+
+// scale * W (n, n), in blocks of `block` nodes, filled up with zeros.
+Buffer pack_float32(const double* W, double scale, std::size_t n, std::size_t block);
+Buffer pack_bfloat16(const double* W, double scale, std::size_t n, std::size_t block);
+
+}  // namespace thermoment

@@ -1,0 +1,103 @@
+"""The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment.engines import Outcome, Report, Task, check_samples
+from thermoment.validation import check_integer, invalid
+
+try:
+    from thermoment.engines import _native
+
+    _missing = ""
+except ModuleNotFoundError:
+    _missing = "was not built: no C++ compiler was found when thermoment was installed"
+except ImportError as error:
+    _missing = f"was built but cannot be loaded: {error}"
+
+
+@dataclass(frozen=True)
+class Native:
+    """C++ on all cores this process may use, any N and M, in float32, with W x in bfloat16 where that is enough.
+
+    `isa` asks for a kernel by the instruction set it is made for (`avx512bf16`, `avx512`, `avx2`, `plain`); the
+    fastest that this processor has is used unless given. `threads` is the number of threads; neither it nor the batch
+    changes the bits of a result.
+    """
+
+    isa: str | None = None
+    threads: int | None = None
+    name = "native"
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            check_integer("threads", self.threads, 1, 4096)
+        if self.isa is not None and not _missing:
+            built = {name: runs_here for name, _, runs_here, _ in _native.kernels()}
+            if self.isa not in built:
+                raise invalid("isa", f"be one of {', '.join(built)}", repr(self.isa))
+            if not built[self.isa]:
+                can = ", ".join(name for name, runs_here in built.items() if runs_here)
+                raise invalid("isa", f"be one that this processor can run ({can})", repr(self.isa))
+
+    def status(self) -> str:
+        if _missing:
+            raise RuntimeError(_missing)
+        return f"{self._kernel()[1]} with {self._threads()} threads"
+
+    def check(self, task: Task) -> None:
+        check_samples(task)
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        dynamics, protocol = task.dynamics, task.protocol
+        mu_dt = dynamics.mu * protocol.dt
+        isa, _, has_bfloat16 = self._kernel()
+        raw = np.empty((task.n_samples, len(protocol.orders), task.n_nodes))
+        clip_count = _native.moments(
+            isa=isa,
+            W=np.ascontiguousarray(task.W),
+            drive=np.ascontiguousarray(task.drive),
+            sample_ids=np.ascontiguousarray(task.sample_ids),
+            bfloat16=_bfloat16_suffices(task) if has_bfloat16 else np.zeros(task.n_samples, bool),
+            orders=protocol.orders,
+            n_replicas=task.n_replicas,
+            n_steps=protocol.n_steps,
+            seed=protocol.seed,
+            stream=task.stream,
+            mu_dt=mu_dt,
+            J2=dynamics.J2,
+            J4=dynamics.J4,
+            sigma=np.sqrt(2 * mu_dt * dynamics.kT),
+            clip=protocol.clip,
+            n_threads=self._threads(),
+            raw=raw,
+            report=report,
+        )
+        return Outcome(raw, clip_count)
+
+    def _kernel(self) -> tuple[str, str, bool]:
+        """Name and description of the kernel to run, and whether it has bfloat16 products."""
+        return next(
+            (name, description, has_bfloat16)
+            for name, description, runs_here, has_bfloat16 in _native.kernels()
+            if runs_here and self.isa in (None, name)
+        )
+
+    def _threads(self) -> int:
+        return self.threads or _cores()
+
+
+def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
+    """(S,): whether W x from bfloat16 factors is accurate enough for each sample."""
+    return np.ones(task.n_samples, bool)
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS or Windows
+        return os.cpu_count() or 1
