@@ -16,6 +16,9 @@ struct Float32 {
     using Unit = float;
     static constexpr std::size_t nodes_per_row = 1;
 
+    static const Unit* main(const Coupling& W) { return W.single; }
+    static const Unit* rest(const Coupling&) { return nullptr; }
+
     template <std::size_t B, std::size_t T>
     static void accumulate(typename V::Float (&sum)[B][T], const Unit* W, const Unit* x, std::size_t rows) {
         for (std::size_t k = 0; k < rows; ++k, W += B, x += T * V::lanes) {
@@ -37,6 +40,9 @@ template <class V>
 struct Bfloat16 {
     using Unit = std::uint32_t;
     static constexpr std::size_t nodes_per_row = 2;
+
+    static const Unit* main(const Coupling& W) { return W.halved; }
+    static const Unit* rest(const Coupling& W) { return W.rest; }
 
     template <std::size_t B, std::size_t T>
     static void accumulate(typename V::Float (&sum)[B][T], const Unit* W, const Unit* x, std::size_t rows) {

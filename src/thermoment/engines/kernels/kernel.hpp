@@ -23,11 +23,14 @@ struct Problem {
     std::size_t n_orders;
 };
 
-// W as a kernel reads it (layout in coupling.hpp), in one of two precisions.
+// mu dt W as a kernel reads it (layouts in coupling.hpp): in float32, or in bfloat16 with the rest that rounding left,
+// `rest_period` times as large and applied every `rest_period` steps.
 struct Coupling {
-    const void* packed;
-    bool bfloat16;
+    const float* single;
+    const std::uint32_t* halved;
+    const std::uint32_t* rest;
 };
+constexpr std::uint64_t rest_period = 16;
 
 // Replicas `first` to `last` - 1 of one sample.
 struct Block {

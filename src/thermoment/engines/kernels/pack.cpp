@@ -17,6 +17,26 @@ std::uint32_t bfloat16(double value) {
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
+double value_of(std::uint32_t half) {
+    const std::uint32_t bits = half << 16;
+    float single;
+    std::memcpy(&single, &bits, sizeof single);
+    return single;
+}
+
+// entry(W_ij), in bfloat16, two columns of W to a word.
+template <class Entry>
+Buffer pack_pairs(const double* W, std::size_t n, std::size_t block, Entry entry) {
+    const std::size_t rows = (n + 1) / 2;
+    Buffer packed = buffer(sizeof(std::uint32_t) * round_up(n, block) * rows);
+    auto* const out = reinterpret_cast<std::uint32_t*>(packed.data());
+    for (std::size_t i = 0; i < n; ++i) {
+        std::uint32_t* const column = out + i / block * block * rows + i % block;
+        for (std::size_t j = 0; j < n; ++j) column[j / 2 * block] |= bfloat16(entry(W[i * n + j])) << (j % 2 * 16);
+    }
+    return packed;
+}
+
 }  // namespace
 
 Buffer pack_float32(const double* W, double scale, std::size_t n, std::size_t block) {
@@ -30,14 +50,11 @@ Buffer pack_float32(const double* W, double scale, std::size_t n, std::size_t bl
 }
 
 Buffer pack_bfloat16(const double* W, double scale, std::size_t n, std::size_t block) {
-    const std::size_t rows = (n + 1) / 2;
-    Buffer packed = buffer(sizeof(std::uint32_t) * round_up(n, block) * rows);
-    auto* const out = reinterpret_cast<std::uint32_t*>(packed.data());
-    for (std::size_t i = 0; i < n; ++i) {
-        std::uint32_t* const column = out + i / block * block * rows + i % block;
-        for (std::size_t j = 0; j < n; ++j) column[j / 2 * block] |= bfloat16(scale * W[i * n + j]) << (j % 2 * 16);
-    }
-    return packed;
+    return pack_pairs(W, n, block, [=](double w) { return scale * w; });
+}
+
+Buffer pack_bfloat16_rest(const double* W, double scale, double period, std::size_t n, std::size_t block) {
+    return pack_pairs(W, n, block, [=](double w) { return period * (scale * w - value_of(bfloat16(scale * w))); });
 }
 
 }  // namespace thermoment

@@ -16,5 +16,7 @@ inline Buffer buffer(std::size_t bytes) { return Buffer((bytes + sizeof(CacheLin
 // scale * W (n, n), in blocks of `block` nodes, filled up with zeros.
 Buffer pack_float32(const double* W, double scale, std::size_t n, std::size_t block);
 Buffer pack_bfloat16(const double* W, double scale, std::size_t n, std::size_t block);
+// period * (scale * W - what pack_bfloat16 gives), again in bfloat16.
+Buffer pack_bfloat16_rest(const double* W, double scale, double period, std::size_t n, std::size_t block);
 
 }  // namespace thermoment

@@ -18,8 +18,10 @@ Run::Run(const Kernel& kernel, const Request& request) : kernel_(kernel), reques
     n_tiles_ = (problem.n_replicas + kernel.tile_replicas - 1) / kernel.tile_replicas;
     n_parts_ = std::min(n_tiles_, max_parts);
     const bool* const end = request.bfloat16 + request.n_samples;
-    if (std::find(request.bfloat16, end, true) != end)
+    if (std::find(request.bfloat16, end, true) != end) {
         halved_ = pack_bfloat16(request.W, request.mu_dt, problem.n_nodes, kernel.block_nodes);
+        rest_ = pack_bfloat16_rest(request.W, request.mu_dt, rest_period, problem.n_nodes, kernel.block_nodes);
+    }
     if (std::find(request.bfloat16, end, false) != end)
         single_ = pack_float32(request.W, request.mu_dt, problem.n_nodes, kernel.block_nodes);
     try {
@@ -69,8 +71,10 @@ void Run::run_part(std::size_t sample, std::size_t part, Buffer& workspace, std:
     const auto replica = [&](std::size_t p) {
         return std::min(p * n_tiles_ / n_parts_ * kernel_.tile_replicas, problem.n_replicas);
     };
-    const bool halved = request_.bfloat16[sample];
-    const Coupling W{halved ? halved_.data() : single_.data(), halved};
+    const auto words = [](const Buffer& packed) { return reinterpret_cast<const std::uint32_t*>(packed.data()); };
+    const Coupling W = request_.bfloat16[sample]
+                           ? Coupling{nullptr, words(halved_), words(rest_)}
+                           : Coupling{reinterpret_cast<const float*>(single_.data()), nullptr, nullptr};
     const Block block{drive.data(), request_.sample_ids[sample], replica(part), replica(part + 1)};
     std::vector<double> sums(problem.n_orders * problem.n_nodes);
     std::uint64_t clipped = 0;

@@ -57,7 +57,7 @@ class Run {
     const Kernel& kernel_;
     const Request request_;
     std::size_t n_tiles_, n_parts_;
-    Buffer single_, halved_;
+    Buffer single_, halved_, rest_;
 
     std::atomic<std::size_t> next_{0};
     std::atomic<bool> stop_{false};

@@ -20,11 +20,12 @@ class Tile {
     static_assert(B % 4 == 0, "a block is whole groups of nodes that share a Philox call");
 
    public:
-    Tile(const Problem& problem, const Unit* W, const Block& block, std::size_t first_replica, std::size_t live,
+    Tile(const Problem& problem, const Unit* W, const Unit* rest, const Block& block, std::size_t first_replica, std::size_t live,
          void* workspace)
         : problem_(problem),
           noise_(problem.seed, problem.stream, block.sample_id, problem.sigma),
           W_(W),
+          rest_(rest),
           drive_(block.drive),
           rows_((problem.n_nodes + Product::nodes_per_row - 1) / Product::nodes_per_row) {
         const std::size_t cells = round_up(problem.n_nodes, B) * width;
@@ -46,7 +47,7 @@ class Tile {
             const auto step = noise_.at(static_cast<std::uint32_t>(n));
             for (std::size_t first = 0; first < problem_.n_nodes; first += B) {
                 if (stop.load(std::memory_order_relaxed)) return false;
-                advance(step, first);
+                advance(step, first, rest_ && n % rest_period == rest_period - 1);
             }
             Unit* const made = next_factor_;
             next_factor_ = factor_;
@@ -72,7 +73,7 @@ class Tile {
     std::uint64_t clipped() const { return clipped_; }
 
    private:
-    void advance(const typename Noise<V>::Step& step, std::size_t first) {
+    void advance(const typename Noise<V>::Step& step, std::size_t first, bool with_rest) {
         alignas(64) float own[B * width] = {};
         for (std::size_t i = 0; i < B && first + i < problem_.n_nodes; i += 4)
             for (std::size_t t = 0; t < T; ++t) own_change(step, first + i, t, own + i * width);
@@ -81,7 +82,8 @@ class Tile {
         Float change[B][T];
         for (std::size_t i = 0; i < B; ++i)
             for (std::size_t t = 0; t < T; ++t) change[i][t] = V::load(own + i * width + t * V::lanes);
-        Product::accumulate(change, W_ + first / B * rows_ * B, factor_, rows_);
+        Product::accumulate(change, W_ + first * rows_, factor_, rows_);
+        if (with_rest) Product::accumulate(change, rest_ + first * rows_, factor_, rows_);
         for (std::size_t i = 0; i < B; ++i)
             for (std::size_t t = 0; t < T; ++t) V::store(own + i * width + t * V::lanes, change[i][t]);
 
@@ -133,6 +135,7 @@ class Tile {
     const Problem& problem_;
     const Noise<V> noise_;
     const Unit* W_;
+    const Unit* rest_;
     const float* drive_;
     std::size_t rows_;
     std::size_t live_replicas_;
@@ -152,8 +155,7 @@ std::size_t workspace_bytes(std::size_t n_nodes) {
 template <std::size_t T, class V, class Product, std::size_t B>
 void run_tile(const Problem& problem, const Coupling& W, const Block& block, std::size_t first, std::size_t live,
               void* workspace, double* sums, std::uint64_t* clipped, const std::atomic<bool>& stop) {
-    using Unit = typename Product::Unit;
-    Tile<V, Product, B, T> tile(problem, static_cast<const Unit*>(W.packed), block, first, live, workspace);
+    Tile<V, Product, B, T> tile(problem, Product::main(W), Product::rest(W), block, first, live, workspace);
     if (!tile.run(stop)) return;
     tile.add_powers(sums);
     *clipped += tile.clipped();
