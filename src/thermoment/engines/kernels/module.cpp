@@ -74,6 +74,7 @@ std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> dri
 }  // namespace
 
 NB_MODULE(_native, module) {
+    module.attr("rest_period") = rest_period;
     module.def("kernels", &list_kernels, "(name, description, runs here, has bfloat16) of each kernel, fastest first.");
     module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "sample_ids"_a, "bfloat16"_a, "orders"_a,
                "n_replicas"_a, "n_steps"_a, "seed"_a, "stream"_a, "mu_dt"_a, "J2"_a, "J4"_a, "sigma"_a, "clip"_a,

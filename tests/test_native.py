@@ -1,0 +1,260 @@
+"""What is particular to the native engine: its kernels, its threads, its precision, and how it is stopped."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import thermoment as tm
+from thermoment.engines.native import Native
+
+_STATUS = tm.engines()["native"]
+pytestmark = pytest.mark.skipif(not _STATUS.can_run, reason=f"native {_STATUS.note}")
+
+
+def _kernels() -> list[str]:
+    if not _STATUS.can_run:
+        return ["plain"]
+    from thermoment.engines import _native
+
+    return [name for name, _, runs_here, _ in _native.kernels() if runs_here]
+
+
+KERNELS = _kernels()
+each_kernel = pytest.mark.parametrize("isa", KERNELS)
+
+
+def _reservoir(N: int, s_W: float = 0.3, **options: Any) -> tm.Reservoir:
+    return tm.Reservoir.draw(N, 4, s_W=s_W, s_K=2.0, seed=N, stream=5, **options)
+
+
+def _inputs(S: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.random.default_rng(0).normal(size=(S, 4))
+
+
+def _raw(isa: str | None, N: int, protocol: tm.Protocol, inputs: Any, **options: Any) -> Any:
+    return tm.simulate(_reservoir(N), inputs, protocol, engine=Native(isa), **options).raw
+
+
+@each_kernel
+@pytest.mark.parametrize("N", [1, 3, 5, 63, 64, 65, 256, 300])
+@pytest.mark.parametrize("M", [1, 7, 128])
+@pytest.mark.parametrize("S", [1, 13])
+def test_every_kernel_follows_the_reference_at_odd_sizes(isa: str, N: int, M: int, S: int) -> None:
+    # 20 steps go past the 16th, in which a bfloat16 product makes up for its rounding. Steps are ten times longer than
+    # usual, so that in few of them W counts: leaving it out changes m1 by more than a hundred times the tolerance.
+    protocol = tm.Protocol(dt=0.01, t_final=0.2, n_replicas=M, seed=M + S)
+    reservoir, inputs = _reservoir(N), _inputs(S)
+    ids = 1000 * np.arange(S) + 7
+    wanted = tm.simulate(reservoir, inputs, protocol, engine="reference", sample_ids=ids)
+    found = tm.simulate(reservoir, inputs, protocol, engine=Native(isa), sample_ids=ids)
+    np.testing.assert_allclose(found.raw, wanted.raw, atol=2e-5, rtol=0)
+    assert found.info.clip_count == wanted.info.clip_count == 0
+
+
+@each_kernel
+@pytest.mark.parametrize("s_W", [0.1, 0.2])
+def test_at_the_size_of_the_paper_moments_are_within_2e4_and_bias_within_2e5(isa: str, s_W: float) -> None:
+    # The conformance limits. The kernels are ten or more times closer.
+    reservoir, inputs = _reservoir(256, s_W), _inputs(1)
+    difference = (
+        tm.simulate(reservoir, inputs, engine=Native(isa)).raw - tm.simulate(reservoir, inputs, engine="reference").raw
+    )
+    assert np.abs(difference).max() <= 2e-5
+    assert np.abs(difference.mean(axis=(0, 2))).max() <= 2e-6
+
+
+@each_kernel
+def test_a_wrong_coupling_is_caught(isa: str) -> None:
+    # The negative control of the two tests above: W transposed, and W rounded to bfloat16 and left so.
+    reservoir, inputs = _reservoir(256, 0.2), _inputs(1)
+    protocol = tm.Protocol(n_replicas=32)
+    wanted = tm.simulate(reservoir, inputs, protocol, engine="reference").raw
+    bits = reservoir.W.astype(np.float32).view(np.uint32)
+    rounded = ((bits + 0x8000) & 0xFFFF0000).view(np.float32).astype(np.float64)
+    for W in (reservoir.W.T, rounded):
+        found = tm.simulate(replace(reservoir, W=W), inputs, protocol, engine=Native(isa)).raw
+        assert np.abs(found - wanted).max() > 2e-5
+
+
+@each_kernel
+@pytest.mark.parametrize(
+    ("s_W", "dynamics", "options"),
+    [
+        (2.0, tm.Dynamics(), {}),
+        (8.0, tm.Dynamics(), {}),
+        (0.2, tm.Dynamics(kT=0.0), {}),
+        (0.2, tm.Dynamics(), {"dt": 0.1, "t_final": 2.0}),
+        (1.0, tm.Dynamics(J2=-1.0), {}),
+    ],
+    ids=["strong", "chaotic", "cold", "coarse", "double-well"],
+)
+def test_precision_holds_where_bfloat16_would_not(
+    isa: str, s_W: float, dynamics: tm.Dynamics, options: dict[str, float]
+) -> None:
+    reservoir, inputs = _reservoir(128, s_W, dynamics=dynamics), _inputs(2)
+    protocol = tm.Protocol(**({"n_replicas": 16} | options))  # type: ignore[arg-type]
+    found = tm.simulate(reservoir, inputs, protocol, engine=Native(isa)).raw
+    wanted = tm.simulate(reservoir, inputs, protocol, engine="reference").raw
+    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=1e-5)
+
+
+@each_kernel
+def test_bits_do_not_depend_on_batch_order_or_threads(isa: str) -> None:
+    # Drives of very different strength: on AVX-512 with bfloat16 some samples are done in float32, some not.
+    reservoir, protocol = _reservoir(37), tm.Protocol(t_final=0.03, n_replicas=70)
+    inputs = _inputs(9) * np.logspace(-1, 3, 9)[:, None]
+    protocol = replace(protocol, clip=math.inf, dt=1e-4, t_final=3e-3)
+    ids = np.arange(9)
+    whole = tm.simulate(reservoir, inputs, protocol, engine=Native(isa, threads=1), sample_ids=ids).raw
+    for threads in (2, 7):
+        again = tm.simulate(reservoir, inputs, protocol, engine=Native(isa, threads), sample_ids=ids).raw
+        np.testing.assert_array_equal(again, whole)
+    order = np.random.default_rng(1).permutation(9)
+    shuffled = tm.simulate(reservoir, inputs[order], protocol, engine=Native(isa), sample_ids=ids[order]).raw
+    np.testing.assert_array_equal(shuffled, whole[order])
+    alone = tm.simulate(reservoir, inputs[4:5], protocol, engine=Native(isa), sample_ids=[4]).raw
+    np.testing.assert_array_equal(alone, whole[4:5])
+    other = tm.simulate(reservoir, inputs[4:5], protocol, engine=Native(isa), sample_ids=[5]).raw
+    assert np.all(other != whole[4:5])
+
+
+@each_kernel
+@pytest.mark.parametrize("M", [2049, 5000])
+def test_many_replicas_are_cut_into_parts_and_none_is_lost(isa: str, M: int) -> None:
+    # With h = 0 and kT = 0 every replica would be the same; with noise, a lost or doubled one shifts the mean.
+    protocol = tm.Protocol(t_final=0.003, n_replicas=M)
+    wanted = tm.simulate(_reservoir(2), _inputs(1), protocol, engine="reference").raw
+    np.testing.assert_allclose(_raw(isa, 2, protocol, _inputs(1)), wanted, atol=1e-8, rtol=1e-5)
+
+
+@each_kernel
+def test_clipped_updates_are_counted_exactly(isa: str) -> None:
+    # Counts are equal unless an update comes within rounding, about 1e-7, of the limit. Near it updates are spread over
+    # about 0.1, so of these 2e5 updates 0.2 would be that close on average, and an update on the other side moves
+    # the count by one: with this seed there is none. N and M leave lanes, nodes and a group to be filled up, which clip
+    # at this limit as often as the others and must not be counted.
+    protocol = tm.Protocol(dt=0.01, t_final=0.5, n_replicas=45, clip=0.3)
+    for N in (5, 91):
+        wanted = tm.simulate(_reservoir(N), _inputs(1), protocol, engine="reference").info.clip_count
+        found = tm.simulate(_reservoir(N), _inputs(1), protocol, engine=Native(isa)).info.clip_count
+        assert found == wanted > 100
+
+
+@each_kernel
+def test_every_order_64_bit_ids_and_no_clip(isa: str) -> None:
+    protocol = tm.Protocol(
+        dt=0.01, t_final=0.1, n_replicas=19, clip=math.inf, orders=tuple(range(1, 9)), seed=2**32 - 1
+    )
+    ids = [2**40 + 3, 2**64 - 1]
+    wanted = tm.simulate(_reservoir(6), _inputs(2), protocol, engine="reference", sample_ids=ids).raw
+    found = _raw(isa, 6, protocol, _inputs(2), sample_ids=ids)
+    np.testing.assert_allclose(found, wanted, atol=1e-6, rtol=2e-5)
+    low_half = _raw(isa, 6, protocol, _inputs(2), sample_ids=[3, 2**32 - 1])
+    assert np.all(low_half != found)
+
+
+@each_kernel
+def test_without_noise_it_is_the_deterministic_recursion(isa: str) -> None:
+    node = tm.Reservoir(W=[[0.0]], K=[[1.0]], b=[0.0], dynamics=tm.Dynamics(kT=0.0))
+    x = 0.0
+    for _ in range(100):
+        x += 0.01 * (-2 * x - 4 * x**3 + 1.0)
+    raw = tm.simulate(node, [[1.0]], tm.Protocol(dt=0.01, t_final=1.0, n_replicas=3), engine=Native(isa)).raw
+    np.testing.assert_allclose(raw[0, :, 0], [x, x**2, x**4], rtol=1e-6)
+
+
+def test_progress_rises_to_the_number_of_samples() -> None:
+    seen: list[tuple[int, int]] = []
+    tm.simulate(
+        _reservoir(8),
+        _inputs(40),
+        tm.Protocol(t_final=0.5),
+        engine="native",
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    done = [count for count, _ in seen]
+    assert done == sorted(set(done))
+    assert seen[-1] == (40, 40)
+
+
+def test_an_error_in_the_callback_stops_the_work_and_comes_out() -> None:
+    # The whole would take minutes: 20000 samples of 0.1 s or so.
+    def fail(done: int, total: int) -> None:
+        raise LookupError(f"{done} of {total}")
+
+    with pytest.raises(LookupError, match="of 20000"):
+        tm.simulate(_reservoir(64), _inputs(20000), tm.Protocol(), engine="native", progress=fail)
+
+
+_LONG_RUN = """
+import sys
+import numpy as np
+import thermoment as tm
+
+def report(done, total):
+    print(done, flush=True)
+
+reservoir = tm.Reservoir.draw(256, 4, seed=1)
+print("ready", flush=True)
+try:
+    tm.simulate(reservoir, np.zeros((100_000, 4)), engine="native", progress=report)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupt_stops_it_within_a_few_samples() -> None:
+    process = subprocess.Popen([sys.executable, "-c", _LONG_RUN], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    # A run that does not stop would take an hour: it is killed, and the test fails.
+    guard = threading.Timer(120, process.kill)
+    guard.start()
+    try:
+        assert process.stdout.readline() == "ready\n"
+        before = int(process.stdout.readline())
+        os.kill(process.pid, signal.SIGINT)
+        *counts, last = process.stdout.read().split()
+    finally:
+        guard.cancel()
+        process.kill()
+        process.wait()
+    assert last == "stopped"
+    # Progress that was on its way when the signal came, and no more.
+    assert len(counts) <= 3
+    assert all(int(count) > before for count in counts)
+
+
+def test_a_kernel_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="`isa` must be one of .*plain, but was 'mmx'"):
+        Native("mmx")
+    with pytest.raises(ValueError, match="`threads` must be an integer from 1 to 4096, but was 0"):
+        Native(threads=0)
+
+
+def test_a_kernel_that_the_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from thermoment.engines import _native
+
+    old = [("avx512", "AVX-512", False, False), ("plain", "plain C++", True, False)]
+    monkeypatch.setattr(_native, "kernels", lambda: old)
+    with pytest.raises(ValueError, match=r"one that this processor can run \(plain\), but was 'avx512'"):
+        Native("avx512")
+    assert Native().status().startswith("plain C++, ")
+
+
+def test_status_names_the_kernel_and_the_threads() -> None:
+    assert Native("plain", threads=3).status() == "plain C++, 3 threads"
+    assert _STATUS.note.endswith("threads") or _STATUS.note.endswith(", 1 thread")
+
+
+def test_infinitely_many_replicas_are_refused() -> None:
+    with pytest.raises(ValueError, match="`n_replicas` must be finite"):
+        tm.simulate(_reservoir(2), _inputs(1), tm.Protocol(n_replicas=math.inf), engine="native")
