@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not _STATUS.can_run, reason=f"native {_STATUS.no
 def _kernels() -> list[str]:
     if not _STATUS.can_run:
         return ["plain"]
-    from thermoment.engines import _native
+    import thermoment.engines._native as _native
 
     return [name for name, _, runs_here, _ in _native.kernels() if runs_here]
 
@@ -265,7 +265,7 @@ def test_a_kernel_that_is_not_there_is_refused() -> None:
 
 
 def test_a_kernel_that_the_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from thermoment.engines import _native
+    import thermoment.engines._native as _native
 
     old = [("avx512", "AVX-512", False, False), ("plain", "plain C++", True, False)]
     monkeypatch.setattr(_native, "kernels", lambda: old)

@@ -12,11 +12,11 @@ from thermoment.physics import Dynamics, coupling_norm
 from thermoment.validation import check_integer, invalid
 
 try:
-    from thermoment.engines import _native
+    import thermoment.engines._native as _native
 
     _missing = ""
 except ModuleNotFoundError:
-    _missing = "was not built: no C++ compiler was found when thermoment was installed"
+    _missing = "was not built: no working C++ compiler was found when thermoment was installed"
 except ImportError as error:
     _missing = f"was built but cannot be loaded: {error}"
 
