@@ -26,8 +26,8 @@ struct Avx512Bf16 : Avx512 {
 
 static void run(const Problem& problem, const Coupling& W, const Block& block, void* workspace, double* sums,
                 std::uint64_t* clipped, const std::atomic<bool>* stop) {
-    const auto run = W.halved ? run_block<Avx512Bf16, Bfloat16<Avx512Bf16>, 12>
-                                : run_block<Avx512Bf16, Float32<Avx512Bf16>, 12>;
+    const auto run = W.halved ? run_block<Avx512Bf16, Bfloat16, 12>
+                                : run_block<Avx512Bf16, Float32, 12>;
     run(problem, W, block, workspace, sums, clipped, stop);
 }
 

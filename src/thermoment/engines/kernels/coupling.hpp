@@ -19,15 +19,11 @@ struct Float32 {
     static const Unit* main(const Coupling& W) { return W.single; }
     static const Unit* rest(const Coupling&) { return nullptr; }
 
-    template <std::size_t B, std::size_t T>
-    static void accumulate(typename V::Float (&sum)[B][T], const Unit* W, const Unit* x, std::size_t rows) {
-        for (std::size_t k = 0; k < rows; ++k, W += B, x += T * V::lanes) {
-            typename V::Float column[T];
-            for (std::size_t t = 0; t < T; ++t) column[t] = V::load(x + t * V::lanes);
-            for (std::size_t i = 0; i < B; ++i) {
-                const typename V::Float weight = V::floats(W[i]);
-                for (std::size_t t = 0; t < T; ++t) sum[i][t] = V::fma(weight, column[t], sum[i][t]);
-            }
+    template <std::size_t B>
+    static void accumulate(typename V::Float (&sum)[B], const Unit* W, const Unit* x, std::size_t rows) {
+        for (std::size_t k = 0; k < rows; ++k, W += B, x += V::lanes) {
+            const auto column = V::load(x);
+            for (std::size_t i = 0; i < B; ++i) sum[i] = V::fma(V::floats(W[i]), column, sum[i]);
         }
     }
 
@@ -44,15 +40,11 @@ struct Bfloat16 {
     static const Unit* main(const Coupling& W) { return W.halved; }
     static const Unit* rest(const Coupling& W) { return W.rest; }
 
-    template <std::size_t B, std::size_t T>
-    static void accumulate(typename V::Float (&sum)[B][T], const Unit* W, const Unit* x, std::size_t rows) {
-        for (std::size_t k = 0; k < rows; ++k, W += B, x += T * V::lanes) {
-            typename V::Word column[T];
-            for (std::size_t t = 0; t < T; ++t) column[t] = V::load(x + t * V::lanes);
-            for (std::size_t i = 0; i < B; ++i) {
-                const typename V::Word weight = V::words(W[i]);
-                for (std::size_t t = 0; t < T; ++t) sum[i][t] = V::dot(weight, column[t], sum[i][t]);
-            }
+    template <std::size_t B>
+    static void accumulate(typename V::Float (&sum)[B], const Unit* W, const Unit* x, std::size_t rows) {
+        for (std::size_t k = 0; k < rows; ++k, W += B, x += V::lanes) {
+            const auto column = V::load(x);
+            for (std::size_t i = 0; i < B; ++i) sum[i] = V::dot(V::words(W[i]), column, sum[i]);
         }
     }
 
