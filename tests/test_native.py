@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
+from thermoment.engines import native
 from thermoment.engines.native import Native
 
 _STATUS = tm.engines()["native"]
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.skipif(not _STATUS.can_run, reason=f"native {_STATUS.no
 def _kernels() -> list[str]:
     if not _STATUS.can_run:
         return ["plain"]
-    import thermoment.engines._native as _native
+    from thermoment.engines._native import kernels
 
-    return [name for name, _, runs_here, _ in _native.kernels() if runs_here]
+    return [name for name, _, runs_here, _ in kernels() if runs_here]
 
 
 KERNELS = _kernels()
@@ -265,10 +266,8 @@ def test_a_kernel_that_is_not_there_is_refused() -> None:
 
 
 def test_a_kernel_that_the_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    import thermoment.engines._native as _native
-
     old = [("avx512", "AVX-512", False, False), ("plain", "plain C++", True, False)]
-    monkeypatch.setattr(_native, "kernels", lambda: old)
+    monkeypatch.setattr(native, "kernels", lambda: old)
     with pytest.raises(ValueError, match=r"one that this processor can run \(plain\), but was 'avx512'"):
         Native("avx512")
     assert Native().status().startswith("plain C++, ")

@@ -12,7 +12,8 @@ from thermoment.physics import Dynamics, coupling_norm
 from thermoment.validation import check_integer, invalid
 
 try:
-    import thermoment.engines._native as _native
+    from thermoment.engines._native import kernels, rest_period
+    from thermoment.engines._native import moments as run
 
     _missing = ""
 except ModuleNotFoundError:
@@ -41,7 +42,7 @@ class Native:
         if self.threads is not None:
             check_integer("threads", self.threads, 1, 4096)
         if self.isa is not None and not _missing:
-            built = {name: runs_here for name, _, runs_here, _ in _native.kernels()}
+            built = {name: runs_here for name, _, runs_here, _ in kernels()}
             if self.isa not in built:
                 raise invalid("isa", f"be one of {', '.join(built)}", repr(self.isa))
             if not built[self.isa]:
@@ -62,7 +63,7 @@ class Native:
         mu_dt = dynamics.mu * protocol.dt
         isa, _, has_bfloat16 = self._kernel()
         raw = np.empty((task.n_samples, len(protocol.orders), task.n_nodes))
-        clip_count = _native.moments(
+        clip_count = run(
             isa=isa,
             W=np.ascontiguousarray(task.W),
             drive=np.ascontiguousarray(task.drive),
@@ -88,7 +89,7 @@ class Native:
         """Name and description of the kernel to run, and whether it has bfloat16 products."""
         return next(
             (name, description, has_bfloat16)
-            for name, description, runs_here, has_bfloat16 in _native.kernels()
+            for name, description, runs_here, has_bfloat16 in kernels()
             if runs_here and self.isa in (None, name)
         )
 
@@ -120,7 +121,7 @@ def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
     rounding = 2.0**-9 * np.linalg.norm(task.W, axis=1).max() * np.hypot(x, width)
     # The exponent is cut where the answer is no in any case.
     growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * protocol.t_final, 0, 100))
-    off = _native.rest_period * dynamics.mu * protocol.dt * rounding * growth
+    off = rest_period * dynamics.mu * protocol.dt * rounding * growth
     return np.asarray(blurred & never_clipped & (off <= _TOLERANCE))
 
 

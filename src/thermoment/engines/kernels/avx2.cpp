@@ -5,7 +5,7 @@
 namespace thermoment {
 
 extern const Kernel avx2_kernel = {
-    "avx2", "AVX2", false, 4, 2 * Avx2::lanes, workspace_bytes<Avx2, 4>, run_block<Avx2, Float32, 4>,
+    "avx2", "AVX2", false, 2 * Avx2::lanes, workspace_bytes<Avx2>, run_block<Avx2, Float32>,
 };
 
 }  // namespace thermoment

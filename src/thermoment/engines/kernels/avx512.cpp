@@ -5,7 +5,7 @@
 namespace thermoment {
 
 extern const Kernel avx512_kernel = {
-    "avx512", "AVX-512", false, 12, 2 * Avx512::lanes, workspace_bytes<Avx512, 12>, run_block<Avx512, Float32, 12>,
+    "avx512", "AVX-512", false, 2 * Avx512::lanes, workspace_bytes<Avx512>, run_block<Avx512, Float32>,
 };
 
 }  // namespace thermoment

@@ -1,6 +1,6 @@
-// The product W x for a few nodes at a time, their sums in registers, in float32 or with bfloat16 factors.
+// The product W x for the four nodes of a group, their sums in registers, in float32 or with bfloat16 factors.
 //
-// Packed W is [block of nodes][row of x][node in block]: what the inner loop reads, in the order in which it reads it.
+// Packed W is [group][row of x][node of the group]: what the inner loop reads, in the order in which it reads it.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,10 @@ struct Float32 {
     static const Unit* main(const Coupling& W) { return W.single; }
     static const Unit* rest(const Coupling&) { return nullptr; }
 
-    template <std::size_t B>
-    static void accumulate(typename V::Float (&sum)[B], const Unit* W, const Unit* x, std::size_t rows) {
-        for (std::size_t k = 0; k < rows; ++k, W += B, x += V::lanes) {
+    static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
+        for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
             const auto column = V::load(x);
-            for (std::size_t i = 0; i < B; ++i) sum[i] = V::fma(V::floats(W[i]), column, sum[i]);
+            for (std::size_t i = 0; i < 4; ++i) sum[i] = V::fma(V::floats(W[i]), column, sum[i]);
         }
     }
 
@@ -40,11 +39,10 @@ struct Bfloat16 {
     static const Unit* main(const Coupling& W) { return W.halved; }
     static const Unit* rest(const Coupling& W) { return W.rest; }
 
-    template <std::size_t B>
-    static void accumulate(typename V::Float (&sum)[B], const Unit* W, const Unit* x, std::size_t rows) {
-        for (std::size_t k = 0; k < rows; ++k, W += B, x += V::lanes) {
+    static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
+        for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
             const auto column = V::load(x);
-            for (std::size_t i = 0; i < B; ++i) sum[i] = V::dot(V::words(W[i]), column, sum[i]);
+            for (std::size_t i = 0; i < 4; ++i) sum[i] = V::dot(V::words(W[i]), column, sum[i]);
         }
     }
 

@@ -44,7 +44,6 @@ struct Kernel {
     const char* name;
     const char* description;
     bool has_bfloat16;
-    std::size_t block_nodes;    // nodes whose coupling is summed together, in registers
     std::size_t tile_replicas;  // replicas that are advanced together
     std::size_t (*workspace_bytes)(std::size_t n_nodes);
     // Adds the block's sums of x^p to sums (n_orders, n_nodes) and its clipped updates to *clipped. The workspace is
@@ -53,7 +52,7 @@ struct Kernel {
                 const std::atomic<bool>* stop);
 };
 
-// Node rows in memory are whole blocks, so that no loop needs a tail.
+// Nodes come in whole groups of four in memory, as their noise does.
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace thermoment

@@ -13,10 +13,10 @@ struct alignas(64) CacheLine {
 using Buffer = std::vector<CacheLine>;
 inline Buffer buffer(std::size_t bytes) { return Buffer((bytes + sizeof(CacheLine) - 1) / sizeof(CacheLine)); }
 
-// scale * W (n, n), in blocks of `block` nodes, filled up with zeros.
-Buffer pack_float32(const double* W, double scale, std::size_t n, std::size_t block);
-Buffer pack_bfloat16(const double* W, double scale, std::size_t n, std::size_t block);
+// scale * W (n, n), filled up to whole groups of nodes with zeros.
+Buffer pack_float32(const double* W, double scale, std::size_t n);
+Buffer pack_bfloat16(const double* W, double scale, std::size_t n);
 // period * (scale * W - what pack_bfloat16 gives), again in bfloat16.
-Buffer pack_bfloat16_rest(const double* W, double scale, double period, std::size_t n, std::size_t block);
+Buffer pack_bfloat16_rest(const double* W, double scale, double period, std::size_t n);
 
 }  // namespace thermoment

@@ -5,7 +5,7 @@
 namespace thermoment {
 
 extern const Kernel plain_kernel = {
-    "plain", "plain C++", false, 4, 2 * Plain::lanes, workspace_bytes<Plain, 4>, run_block<Plain, Float32, 4>,
+    "plain", "plain C++", false, 2 * Plain::lanes, workspace_bytes<Plain>, run_block<Plain, Float32>,
 };
 
 }  // namespace thermoment

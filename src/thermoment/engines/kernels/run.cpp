@@ -19,11 +19,11 @@ Run::Run(const Kernel& kernel, const Request& request) : kernel_(kernel), reques
     n_parts_ = std::min(n_tiles_, max_parts);
     const bool* const end = request.bfloat16 + request.n_samples;
     if (std::find(request.bfloat16, end, true) != end) {
-        halved_ = pack_bfloat16(request.W, request.mu_dt, problem.n_nodes, kernel.block_nodes);
-        rest_ = pack_bfloat16_rest(request.W, request.mu_dt, rest_period, problem.n_nodes, kernel.block_nodes);
+        halved_ = pack_bfloat16(request.W, request.mu_dt, problem.n_nodes);
+        rest_ = pack_bfloat16_rest(request.W, request.mu_dt, rest_period, problem.n_nodes);
     }
     if (std::find(request.bfloat16, end, false) != end)
-        single_ = pack_float32(request.W, request.mu_dt, problem.n_nodes, kernel.block_nodes);
+        single_ = pack_float32(request.W, request.mu_dt, problem.n_nodes);
     try {
         for (std::size_t k = 0; k < request.n_threads; ++k) threads_.emplace_back(&Run::work, this);
     } catch (...) {
