@@ -42,9 +42,10 @@ std::vector<std::tuple<std::string, std::string, bool, bool>> list_kernels() {
 
 // Fills `raw` and returns the number of clipped updates. Python's signals and `report` are served by this thread.
 std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> drive, In<std::uint64_t, 1> sample_ids,
-                      In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas, std::uint64_t n_steps,
-                      std::uint32_t seed, std::uint32_t stream, double mu_dt, double J2, double J4, double sigma,
-                      double clip, std::size_t n_threads, Out raw, const nb::callable& report) {
+                      In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas,
+                      std::uint64_t n_steps, std::uint32_t seed, std::uint32_t stream, double mu_dt, double J2,
+                      double J4, double sigma, double clip, std::size_t n_threads, Out raw,
+                      const nb::callable& report) {
     const Problem problem{drive.shape(1),
                           n_replicas,
                           n_steps,

@@ -32,8 +32,8 @@ struct Noise {
             keys[r][1] = stream + static_cast<std::uint32_t>(r) * 0xBB67AE85;
         }
         // Minimax fit of -2 ln(1 + f) / f on [0, 1]: within 7e-8 of the logarithm.
-        constexpr double fit[8] = {-1.999992847442627,   0.9997481107711792,  -0.663596510887146,  0.48146137595176697,
-                                   -0.33529525995254517, 0.19064423441886902, -0.07216845452785492, 0.012905052863061428};
+        constexpr double fit[8] = {-1.9999928474, 0.9997481108, -0.6635965109, 0.4814613760,
+                                   -0.3352952600, 0.1906442344, -0.0721684545, 0.0129050529};
         const double variance = static_cast<double>(sigma) * sigma;
         log_slope = static_cast<float>(-2 * 0.6931471805599453 * variance);
         for (int k = 0; k < 8; ++k) log_terms[k] = static_cast<float>(fit[k] * variance);
