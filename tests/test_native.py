@@ -1,10 +1,8 @@
 """What is particular to the native engine: its kernels, its threads, its precision, and how it is stopped."""
 
 import math
-import signal
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -220,42 +218,27 @@ def test_an_error_in_the_callback_stops_the_work_and_comes_out() -> None:
         tm.simulate(_reservoir(64), _inputs(20000), tm.Protocol(), engine="native", progress=fail)
 
 
-_LONG_RUN = """
-import sys
+_ENDLESS_RUN = """
+import os, signal, threading
 import numpy as np
 import thermoment as tm
 
-def report(done, total):
-    print(done, flush=True)
-
 reservoir = tm.Reservoir.draw(256, 4, seed=1)
-print("ready", flush=True)
+protocol = tm.Protocol(dt=1e-6, n_replicas=2**20)
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    tm.simulate(reservoir, np.zeros((100_000, 4)), engine="native", progress=report)
+    tm.simulate(reservoir, np.zeros((1, 4)), protocol, engine="native")
 except KeyboardInterrupt:
-    print("stopped", flush=True)
+    print("stopped")
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_an_interrupt_stops_it_within_a_few_samples() -> None:
-    with subprocess.Popen([sys.executable, "-c", _LONG_RUN], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        # A run that does not stop would take an hour: it is killed, and the test fails.
-        guard = threading.Timer(120, process.kill)
-        guard.start()
-        try:
-            assert process.stdout.readline() == "ready\n"
-            before = int(process.stdout.readline())
-            process.send_signal(signal.SIGINT)
-            *counts, last = process.stdout.read().split()
-        finally:
-            guard.cancel()
-            process.kill()
-    assert last == "stopped"
-    # Progress that was on its way when the signal came, and no more.
-    assert len(counts) <= 3
-    assert all(int(count) > before for count in counts)
+def test_an_interrupt_stops_it_in_the_middle_of_a_sample() -> None:
+    # One sample that would take days: no progress is reported, so no Python runs that could see the signal by itself.
+    # A run that does not stop is killed, and raises TimeoutExpired.
+    result = subprocess.run([sys.executable, "-c", _ENDLESS_RUN], capture_output=True, text=True, timeout=100)
+    assert result.stdout == "stopped\n", result.stderr
 
 
 def test_a_kernel_that_is_not_there_is_refused() -> None:
