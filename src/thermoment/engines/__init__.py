@@ -95,8 +95,9 @@ def check_samples(task: Task) -> None:
 _MODULES = {
     "reference": "thermoment.engines.reference:Reference",
     "xla": "thermoment.engines.xla:Xla",
+    "native": "thermoment.engines.native:Native",
 }
-_AUTO = ("xla",)
+_AUTO = ("native", "xla")
 """What "auto" tries, fastest first."""
 
 

@@ -1,0 +1,52 @@
+// The product W x for the four nodes of a group, their sums in registers, in float32 or with bfloat16 factors.
+//
+// Packed W is [group][row of x][node of the group]: what the inner loop reads, in the order in which it reads it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel.hpp"
+
+namespace thermoment {
+
+// A row of x is one node, its replicas in float32.
+template <class V>
+struct Float32 {
+    using Unit = float;
+    static constexpr std::size_t nodes_per_row = 1;
+
+    static const Unit* main(const Coupling& W) { return W.single; }
+    static const Unit* rest(const Coupling&) { return nullptr; }
+
+    static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
+        for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
+            const auto column = V::load(x);
+            for (std::size_t i = 0; i < 4; ++i) sum[i] = V::fma(V::floats(W[i]), column, sum[i]);
+        }
+    }
+
+    static void store(Unit* row, const typename V::Float* nodes) { V::store(row, nodes[0]); }
+};
+
+// A row of x is two nodes: a 32-bit lane holds the bfloat16 values of both for one replica, the even node below.
+// Products are summed in float32.
+template <class V>
+struct Bfloat16 {
+    using Unit = std::uint32_t;
+    static constexpr std::size_t nodes_per_row = 2;
+
+    static const Unit* main(const Coupling& W) { return W.halved; }
+    static const Unit* rest(const Coupling& W) { return W.rest; }
+
+    static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
+        for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
+            const auto column = V::load(x);
+            for (std::size_t i = 0; i < 4; ++i) sum[i] = V::dot(V::words(W[i]), column, sum[i]);
+        }
+    }
+
+    static void store(Unit* row, const typename V::Float* nodes) { V::store(row, V::to_bfloat16(nodes[0], nodes[1])); }
+};
+
+}  // namespace thermoment

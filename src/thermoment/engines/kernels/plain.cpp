@@ -1,0 +1,11 @@
+// The kernel of every other processor.
+#include "simd_plain.hpp"
+#include "tile.hpp"
+
+namespace thermoment {
+
+extern const Kernel plain_kernel = {
+    "plain", "plain C++", false, 2 * Plain::lanes, workspace_bytes<Plain>, run_block<Plain, Float32>,
+};
+
+}  // namespace thermoment

@@ -1,0 +1,159 @@
+// The recursion on a tile: all nodes of a vector of replicas, small enough to stay in the cache of a core.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "coupling.hpp"
+#include "kernel.hpp"
+#include "noise.hpp"
+#include "simd_pair.hpp"
+
+namespace thermoment {
+
+template <class V, class Product>
+class Tile {
+    using Float = typename V::Float;
+    using Unit = typename Product::Unit;
+
+   public:
+    Tile(const Problem& problem, const Unit* W, const Unit* rest, const Block& block, std::size_t first_replica,
+         std::size_t n_live, void* workspace)
+        : problem_(problem),
+          noise_(problem.seed, problem.stream, block.sample_id, problem.sigma),
+          W_(W),
+          rest_(rest),
+          drive_(block.drive),
+          rows_((problem.n_nodes + Product::nodes_per_row - 1) / Product::nodes_per_row),
+          n_live_(n_live) {
+        const std::size_t cells = round_up(problem.n_nodes, 4) * V::lanes;
+        x_ = static_cast<float*>(workspace);
+        factor_ = reinterpret_cast<Unit*>(x_ + cells);
+        next_factor_ = factor_ + cells / Product::nodes_per_row;
+        for (std::size_t k = 0; k < cells; ++k) x_[k] = 0;
+        for (std::size_t k = 0; k < cells / Product::nodes_per_row; ++k) factor_[k] = next_factor_[k] = 0;
+        for (std::size_t r = 0; r < V::lanes; ++r) {
+            places_[r] = static_cast<std::uint32_t>((first_replica + r) * 4096);
+            if (r < n_live) live_ |= std::uint32_t{1} << r;
+        }
+    }
+
+    // Returns false if it was stopped.
+    bool run(const std::atomic<bool>& stop) {
+        for (std::uint64_t n = 0; n < problem_.n_steps; ++n) {
+            const auto step = noise_.at(static_cast<std::uint32_t>(n));
+            const bool with_rest = rest_ && n % rest_period == rest_period - 1;
+            for (std::size_t node = 0; node < problem_.n_nodes; node += 4) {
+                if (stop.load(std::memory_order_relaxed)) return false;
+                advance(step, node, with_rest);
+            }
+            Unit* const old = factor_;
+            factor_ = next_factor_;
+            next_factor_ = old;
+        }
+        return true;
+    }
+
+    // Adds the sums of x^p over the live replicas, in float64 and in the order of the replicas.
+    void add_powers(double* sums) const {
+        for (std::size_t i = 0; i < problem_.n_nodes; ++i) {
+            for (std::size_t r = 0; r < n_live_; ++r) {
+                const double x = x_[i * V::lanes + r];
+                double power = 1;
+                for (std::size_t q = 0, p = 0; q < problem_.n_orders; ++q) {
+                    for (; p < static_cast<std::size_t>(problem_.orders[q]); ++p) power *= x;
+                    sums[q * problem_.n_nodes + i] += power;
+                }
+            }
+        }
+    }
+
+    std::uint64_t clipped() const { return clipped_; }
+
+   private:
+    // One step of the group of four nodes from `node` on.
+    void advance(const typename Noise<V>::Step& step, std::size_t node, bool with_rest) {
+        // The sum over W x starts at the small change and not at x, so that x is rounded once a step.
+        Float change[4];
+        own_change(step, node, change);
+        Product::accumulate(change, W_ + node * rows_, factor_, rows_);
+        if (with_rest) Product::accumulate(change, rest_ + node * rows_, factor_, rows_);
+        for (std::size_t i = 0; i < 4; i += Product::nodes_per_row) move(node + i, change + i);
+    }
+
+    // What the nodes of a group do by themselves: well, drive and noise.
+    void own_change(const typename Noise<V>::Step& step, std::size_t node, Float (&change)[4]) const {
+        const auto group = static_cast<std::uint32_t>(node / 4);
+        const auto words = noise_.words(step, V::add(V::load(places_), V::words(group)));
+        for (std::size_t q = 0; q < 4; ++q) {
+            const Float x = V::load(x_ + (node + q) * V::lanes);
+            const Float well = V::fma(V::mul(x, x), V::floats(problem_.cubic), V::floats(problem_.linear));
+            change[q] = V::fma(x, well, V::floats(drive_[node + q]));
+        }
+        noise_.add_pair(words.a, words.b, change[0], change[1]);
+        noise_.add_pair(words.c, words.d, change[2], change[3]);
+    }
+
+    // x <- clip(x + change) for the nodes of a row. Nodes that only fill a group up stay at zero.
+    void move(std::size_t node, const Float* change) {
+        const Float upper = V::floats(problem_.clip), lower = V::floats(-problem_.clip);
+        Float y[Product::nodes_per_row];
+        for (std::size_t q = 0; q < Product::nodes_per_row; ++q) {
+            y[q] = V::floats(0.0f);
+            if (node + q >= problem_.n_nodes) continue;
+            float* const x = x_ + (node + q) * V::lanes;
+            y[q] = V::add(V::load(x), change[q]);
+            if (const std::uint32_t beyond = V::beyond(y[q], upper) & live_) count(beyond);
+            y[q] = V::max(lower, V::min(upper, y[q]));
+            V::store(x, y[q]);
+        }
+        Product::store(next_factor_ + node / Product::nodes_per_row * V::lanes, y);
+    }
+
+    void count(std::uint32_t beyond) {
+        for (; beyond; beyond &= beyond - 1) ++clipped_;
+    }
+
+    const Problem& problem_;
+    const Noise<V> noise_;
+    const Unit* W_;
+    const Unit* rest_;
+    const float* drive_;
+    std::size_t rows_;
+    std::size_t n_live_;
+    float* x_;                // [node][replica]
+    Unit* factor_;            // x as W x reads it, [row][replica]
+    Unit* next_factor_;       // the same after this step, while other groups still read the old one
+    std::uint32_t live_ = 0;  // a bit for each replica that does not only fill the vector up
+    alignas(64) std::uint32_t places_[V::lanes];
+    std::uint64_t clipped_ = 0;
+};
+
+template <class V>
+std::size_t workspace_bytes(std::size_t n_nodes) {
+    return 3 * sizeof(float) * round_up(n_nodes, 4) * 2 * V::lanes;
+}
+
+template <class V, class Product>
+void run_tile(const Problem& problem, const Coupling& W, const Block& block, std::size_t first, std::size_t n_live,
+              void* workspace, double* sums, std::uint64_t* clipped, const std::atomic<bool>& stop) {
+    Tile<V, Product> tile(problem, Product::main(W), Product::rest(W), block, first, n_live, workspace);
+    if (!tile.run(stop)) return;
+    tile.add_powers(sums);
+    *clipped += tile.clipped();
+}
+
+// Two vectors of replicas at a time; one where no more are left. A replica's bits are the same in either.
+template <class V, template <class> class Product>
+void run_block(const Problem& problem, const Coupling& W, const Block& block, void* workspace, double* sums,
+               std::uint64_t* clipped, const std::atomic<bool>* stop) {
+    using Two = Pair<V>;
+    for (std::size_t first = block.first; first < block.last && !stop->load(std::memory_order_relaxed);) {
+        const std::size_t left = block.last - first, n_live = left < Two::lanes ? left : Two::lanes;
+        const auto run = n_live > V::lanes ? run_tile<Two, Product<Two>> : run_tile<V, Product<V>>;
+        run(problem, W, block, first, n_live, workspace, sums, clipped, *stop);
+        first += n_live;
+    }
+}
+
+}  // namespace thermoment
