@@ -105,6 +105,7 @@ CONTESTANTS: dict[str, tuple[Callable[[int, int], Any], int]] = {
     "jax loop": (jax_loop, BUSY // 2),
     "reference": (engine("reference"), 1),
     "xla": (engine("xla"), BUSY),
+    "native": (engine("native"), 32),
     "xla float64": (engine(Xla("float64")), BUSY // 2),
 }
 

@@ -1,6 +1,5 @@
 """What a measurement was made on: processor, cores, versions, commit."""
 
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -9,13 +8,14 @@ import jax
 import numpy as np
 
 import thermoment
+from thermoment.engines import cores
 
 
 def describe() -> dict[str, str | int]:
     """The machine and the code, for the head of a result."""
     return {
         "processor": _processor(),
-        "cores": len(_affinity()),
+        "cores": cores(),
         "accelerator": ", ".join(d.device_kind for d in jax.local_devices() if d.platform != "cpu") or "none",
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -30,10 +30,6 @@ def _processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
-
-
-def _affinity() -> set[int]:
-    return os.sched_getaffinity(0)
 
 
 def _commit() -> str:

@@ -32,8 +32,10 @@ ALL_ORDERS = tuple(range(1, 9))
 @pytest.fixture(params=ENGINES, ids=lambda candidate: candidate.label)
 def candidate(request: pytest.FixtureRequest) -> Candidate:
     chosen: Candidate = request.param
-    if isinstance(chosen.engine, str) and not tm.engines()[chosen.engine].can_run:
-        pytest.skip(f"{chosen.label}: {tm.engines()[chosen.engine].note}")
+    try:
+        choose(chosen.engine)
+    except RuntimeError as why:
+        pytest.skip(str(why))
     return chosen
 
 

@@ -5,6 +5,7 @@ and add it to the list in tests/conformance.py.
 """
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -90,6 +91,14 @@ def check_samples(task: Task) -> None:
     """Raises where a sampling engine is asked for the limit of infinitely many replicas."""
     if task.protocol.n_replicas == math.inf:
         raise invalid("n_replicas", "be finite for an engine that samples", task.protocol.n_replicas)
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS or Windows
+        return os.cpu_count() or 1
 
 
 _MODULES = {

@@ -1,13 +1,12 @@
 """The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
 
 import math
-import os
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment.engines import Outcome, Report, Task, check_samples
+from thermoment.engines import Outcome, Report, Task, check_samples, cores
 from thermoment.physics import Dynamics, coupling_norm
 from thermoment.validation import check_integer, invalid
 
@@ -94,7 +93,7 @@ class Native:
         )
 
     def _threads(self) -> int:
-        return self.threads or _cores()
+        return self.threads or cores()
 
 
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
@@ -129,11 +128,3 @@ def _largest_variance(dynamics: Dynamics) -> float:
     """The most that E[x^2] can be in equilibrium without drive, from E[x U'(x)] = kT and E[x^4] >= E[x^2]^2."""
     J2, J4, kT = dynamics.J2, dynamics.J4, dynamics.kT
     return (math.sqrt(J2**2 + 4 * J4 * kT) - J2) / (4 * J4) if J4 else kT / (2 * J2)
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS or Windows
-        return os.cpu_count() or 1

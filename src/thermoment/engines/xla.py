@@ -9,7 +9,6 @@ noise of the next step is carried through the loop, which forces it into memory 
 loop, so a Box-Muller pair is one complex number: logarithm, square root and Philox are shared by both normals.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from thermoment.engines import Array, Outcome, Report, Task, check_samples
+from thermoment.engines import Array, Outcome, Report, Task, check_samples, cores
 from thermoment.noise import counters, philox, round_keys
 from thermoment.validation import invalid
 
@@ -121,7 +120,7 @@ class Xla:
             for s in range(0, task.n_samples, layout.samples)
             for m in range(0, task.n_replicas, layout.replicas)
         ]
-        workers = _cores() if devices[0].platform == "cpu" else 2 * len(devices)
+        workers = cores() if devices[0].platform == "cpu" else 2 * len(devices)
         with ThreadPoolExecutor(workers) as pool:
             yield from pool.map(one, [(number, *job) for number, job in enumerate(jobs)])
 
@@ -287,11 +286,3 @@ def _paths(tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wan
         return state, state.x[: wanted[0], : wanted[1], columns]
 
     return lax.scan(record, _start(tile), jnp.arange(records))[1]
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS or Windows
-        return os.cpu_count() or 1
