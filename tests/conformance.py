@@ -24,6 +24,7 @@ ENGINES = [
     Candidate("reference", "reference", 0.0, 2**13),
     Candidate("xla", "xla", 2e-5, 2**17),
     Candidate("native", "native", 2e-5, 2**17),
+    Candidate("cuda", "cuda", 2e-4, 2**17),
     Candidate("xla-float64", Xla("float64"), 1e-10, 2**16),
 ]
 

@@ -105,8 +105,9 @@ _MODULES = {
     "reference": "thermoment.engines.reference:Reference",
     "xla": "thermoment.engines.xla:Xla",
     "native": "thermoment.engines.native:Native",
+    "cuda": "thermoment.engines.cuda:Cuda",
 }
-_AUTO = ("native", "xla")
+_AUTO = ("cuda", "native", "xla")
 """What "auto" tries, fastest first."""
 
 

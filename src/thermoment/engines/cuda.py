@@ -1,0 +1,247 @@
+"""The GPU engine: one fused kernel, compiled at run time. kernels/README.cuda.md explains how it works."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from cupy.cuda import nvrtc
+from numpy.typing import NDArray
+
+from thermoment.engines import Outcome, Report, Task, check_samples
+from thermoment.noise import round_keys
+from thermoment.validation import invalid
+
+WIDTH = 256
+"""Nodes that a tile holds."""
+ROWS = 64
+"""Replicas that a tile holds."""
+# Half precision, in which x enters the product, ends at 65504.
+_LARGEST = 6e4
+# The state is read in units of a power of two that brings W near this size, where half precision is at its best.
+_COUPLING_SIZE = 2.0**-10
+# Tensor cores cut off what does not fit into a sum, always towards zero. What x loses so in a step is given back.
+_TRUNCATION = 5e-7
+# Tiles of a launch for each that the GPU works on at a time: a fraction of a second, so that Ctrl-C is soon noticed.
+_ROUNDS = 40
+
+_KERNELS = Path(__file__).parent / "kernels"
+_HEADERS = ("product_wgmma.cuh", "product_mma.cuh")
+
+_TASK = np.dtype(
+    [
+        *((name, np.uint64) for name in ("drive", "ids", "sums", "clipped", "unsure")),
+        *((name, np.int32) for name in ("n_samples", "blocks", "n_replicas", "n_nodes")),
+        *((name, np.uint32) for name in ("n_steps", "orders")),
+        *((name, np.float32) for name in ("linear", "cubic", "log_scale", "clip")),
+        *((name, np.uint32) for name in ("scale", "limit")),
+        ("keys", np.uint32, 20),
+    ],
+    align=True,
+)
+"""`Task` of langevin.cu."""
+
+
+class _Path(NamedTuple):
+    """A way to multiply by W: what the kernel is compiled with, the tiles a multiprocessor holds, its shared memory."""
+
+    defines: tuple[str, ...]
+    tiles: int
+    shared_bytes: int
+
+
+_W_BYTES = WIDTH * WIDTH * 2
+_PATHS = {
+    "wgmma": _Path(("-DHOPPER",), 2, _W_BYTES + 2 * (ROWS * WIDTH * 2 + WIDTH * 4)),
+    "mma": _Path(("-DW_IN_SHARED",), 2, _W_BYTES + 2 * 5 * WIDTH * 4),
+    "mma, W in global memory": _Path((), 2, 2 * 5 * WIDTH * 4),
+}
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """All NVIDIA GPUs from Ampere on, N up to 256, any M, in float32 with W x from half-precision factors.
+
+    `product` asks for a way to multiply by W (`wgmma`, Hopper only, or `mma`); the fastest is used unless given.
+    """
+
+    product: str | None = None
+    name = "cuda"
+
+    def __post_init__(self) -> None:
+        if self.product not in (None, *_PATHS):
+            raise invalid("product", f"be one of {', '.join(_PATHS)}", repr(self.product))
+
+    def status(self) -> str:
+        try:
+            count = cupy.cuda.runtime.getDeviceCount()
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise RuntimeError(f"CUDA does not answer: {error}") from None
+        if count == 0:
+            raise RuntimeError("there is no NVIDIA GPU")
+        properties = cupy.cuda.runtime.getDeviceProperties(0)
+        name, capability = properties["name"].decode(), (properties["major"], properties["minor"])
+        if capability < (8, 0):
+            raise RuntimeError(f"{name} has compute capability {capability[0]}.{capability[1]}, 8.0 is needed (Ampere)")
+        return f"{count} x {name} with {self._path(0)}"
+
+    def check(self, task: Task) -> None:
+        check_samples(task)
+        if task.n_nodes > WIDTH:
+            raise invalid("W", f"couple at most {WIDTH} nodes for cuda (engine xla takes more)", task.n_nodes)
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        n_devices = cupy.cuda.runtime.getDeviceCount()
+        raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
+        clip_count = 0
+        path = _PATHS[self._path(0)]
+        blocks = math.ceil(task.n_replicas / ROWS)
+        sms = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
+        length = max(1, _ROUNDS * sms * path.tiles // blocks)
+        chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
+
+        def one(number: int) -> tuple[NDArray[np.float64], int]:
+            with cupy.cuda.Device(number % n_devices), cupy.cuda.Stream(non_blocking=True):
+                return self._chunk(task, chunks[number])
+
+        # Two to a device, so that one computes while the other copies.
+        with ThreadPoolExecutor(2 * n_devices) as pool:
+            for chunk, (means, clipped) in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
+                raw[chunk] = means
+                clip_count += clipped
+                report(chunk.stop)
+        if clip_count and task.protocol.clip > _LARGEST:
+            raise RuntimeError(f"States went beyond {_LARGEST:g}, where cuda's half-precision product ends.")
+        return Outcome(raw, clip_count)
+
+    def _path(self, device: int) -> str:
+        """How this device multiplies by W."""
+        hopper = cupy.cuda.Device(device).compute_capability == "90"
+        shared_bytes = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
+        fits = shared_bytes >= _PATHS["mma"].shared_bytes
+        best = "wgmma" if hopper else "mma" if fits else "mma, W in global memory"
+        if self.product == "wgmma" and not hopper:
+            raise invalid("product", "be mma on this GPU, which is not a Hopper", self.product)
+        return self.product or best
+
+    def _chunk(self, task: Task, chunk: slice) -> tuple[NDArray[np.float64], int]:
+        """Moments and clipped updates of some samples. Those that may have been clipped are done again, with care."""
+        path = self._path(cupy.cuda.Device().id)
+        means, _, unsure = _launch(task, path, np.arange(chunk.start, chunk.stop), clip=False)
+        again = np.flatnonzero(unsure)
+        if not again.size:
+            return means, 0
+        means[again], clipped, _ = _launch(task, path, chunk.start + again, clip=True)
+        return means, int(clipped.sum())
+
+
+def _launch(
+    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool
+) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
+    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,)."""
+    protocol, dynamics = task.protocol, task.dynamics
+    mu_dt = dynamics.mu * protocol.dt
+    S, blocks, n_orders = len(samples), math.ceil(task.n_replicas / ROWS), len(protocol.orders)
+    column = cupy.asarray(np.argsort(_node_of_column())[: task.n_nodes])
+    drive = cupy.zeros((S, WIDTH), np.float32)
+    drive[:, column] = cupy.asarray((mu_dt * task.drive[samples]).astype(np.float32))
+    power = _power_of_two(mu_dt * task.W)
+    clip_at = min(protocol.clip, _LARGEST)
+    scale = np.float16(2.0**-power)
+    ids = cupy.asarray(task.sample_ids[samples])
+    sums = cupy.empty((S, blocks, n_orders, WIDTH), np.float32)
+    clipped, unsure = cupy.zeros(S, np.uint64), cupy.zeros(S, np.uint8)
+    arguments = np.zeros((), _TASK)
+    arrays = {"drive": drive, "ids": ids, "sums": sums, "clipped": clipped, "unsure": unsure}
+    for name, array in arrays.items():
+        arguments[name] = array.data.ptr
+    for name, value in (
+        ("n_samples", S),
+        ("blocks", blocks),
+        ("n_replicas", task.n_replicas),
+        ("n_nodes", task.n_nodes),
+        ("n_steps", protocol.n_steps),
+        ("orders", sum(1 << (p - 1) for p in protocol.orders)),
+        ("linear", 1 - 2 * mu_dt * dynamics.J2 + _TRUNCATION),
+        ("cubic", -4 * mu_dt * dynamics.J4),
+        ("log_scale", -2 * math.log(2) * 2 * mu_dt * dynamics.kT),
+        ("clip", clip_at),
+        ("scale", int(scale.view(np.uint16)) * 0x10001),
+        ("limit", int((np.float16(clip_at) * scale).view(np.uint16))),
+        ("keys", (round_keys(protocol.seed, task.stream) >> np.uint64(32)).ravel()),
+    ):
+        arguments[name] = value
+    W = cupy.asarray(_pack(mu_dt * task.W * 2.0**power, path))
+    module = _compile(cupy.cuda.Device().id, path, clip)
+    tiles, shared_bytes = _PATHS[path].tiles, _PATHS[path].shared_bytes
+    sms = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    grid = min(sms, math.ceil(S * blocks / tiles))
+    module.get_function("langevin")((grid,), (128 * tiles,), (W, arguments), shared_mem=shared_bytes)
+    means = cupy.empty((S, n_orders, WIDTH), np.float64)
+    cells = n_orders * WIDTH
+    counts = [np.int32(n) for n in (S, blocks, cells, task.n_replicas)]
+    module.get_function("add_blocks")((math.ceil(S * cells / 256),), (256,), (sums, means, *counts))
+    return cupy.asnumpy(means[:, :, column]), cupy.asnumpy(clipped), cupy.asnumpy(unsure)
+
+
+@cache
+def _compile(device: int, path: str, clip: bool) -> Any:
+    """The kernel for one device, as machine code for just its architecture."""
+    capability = cupy.cuda.Device(device).compute_capability
+    options = [
+        "--std=c++17",
+        f"--gpu-architecture=sm_{capability}{'a' if path == 'wgmma' else ''}",
+        *_PATHS[path].defines,
+        *(["-DCLIP"] if clip else []),
+    ]
+    source = (_KERNELS / "langevin.cu").read_text()
+    headers = [(_KERNELS / name).read_bytes() for name in _HEADERS]
+    program = nvrtc.createProgram(source, "langevin.cu", headers, [name.encode() for name in _HEADERS])
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(f"the kernel does not compile: {error}\n{nvrtc.getProgramLog(program)}") from None
+    module = cupy.cuda.function.Module()
+    module.load(nvrtc.getCUBIN(program))
+    function = module.get_function("langevin")
+    cupy.cuda.driver.funcSetAttribute(
+        function.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, _PATHS[path].shared_bytes
+    )
+    return module
+
+
+def _node_of_column() -> NDArray[np.intp]:
+    """(WIDTH,): the node of each column. Column 8 j + 2 c + e is node 2 (j % 2) + e of group 4 (j / 2) + c."""
+    column = np.arange(WIDTH)
+    j, c, e = column // 8, column % 8 // 2, column % 2
+    return 16 * (j // 2) + 4 * c + 2 * (j % 2) + e
+
+
+def _power_of_two(W: NDArray[np.float64]) -> int:
+    """The power by which W is scaled up and x down for the product."""
+    size = float(np.sqrt(np.mean(W**2)))
+    return int(np.clip(round(math.log2(_COUPLING_SIZE / size)), 0, 12)) if size else 0
+
+
+def _pack(W: NDArray[np.float64], path: str) -> NDArray[np.uint16]:
+    """W in half precision, as the product reads it: described in product_wgmma.cuh and product_mma.cuh."""
+    node = _node_of_column()
+    padded = np.zeros((WIDTH, WIDTH))
+    padded[: len(W), : len(W)] = W
+    by_column = padded[np.ix_(node, node)].astype(np.float16).view(np.uint16)
+    if path == "wgmma":
+        k = np.arange(WIDTH)
+        chunk, element = k // 8, k % 8
+        column = 8 * (4 * (chunk // 4) + element // 2) + 2 * (chunk % 4) + element % 2
+        rows = by_column[:, column].reshape(WIDTH, 4, 8, 8).transpose(1, 0, 2, 3)
+        n = np.arange(WIDTH)[:, None]
+        return np.ascontiguousarray(rows[:, n, np.arange(8) ^ (n % 8)])
+    lane = np.arange(32)
+    k16, pair, tile, half, e = np.ogrid[:16, :16, :2, :2, :2]
+    n = 8 * (2 * pair + tile)[..., None] + lane // 4
+    k = (16 * k16 + 8 * half + e)[..., None] + 2 * (lane % 4)
+    return np.ascontiguousarray(np.moveaxis(by_column[n, k], -1, 2))

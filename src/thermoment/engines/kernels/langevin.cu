@@ -1,0 +1,263 @@
+// The fused kernel of the cuda engine: state and noise in registers, W x on the tensor cores, only moments leave the chip.
+// README.cuda.md beside this file explains tiles, registers, the order of the nodes and the two products.
+//
+// Compiled at run time. HOPPER selects wgmma; without it mma.sync is used. The clip is almost never reached, so the plain
+// kernel only notes the largest magnitude seen, and the samples where it may have been reached are done again with CLIP.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+constexpr int WIDTH = 256;   // nodes, padded
+constexpr int ROWS = 64;     // replicas of a tile: one warpgroup, 16 rows to a warp
+constexpr int MAX_ORDER = 8;
+#ifndef CHAINS
+#define CHAINS 4
+#endif
+
+// What the host asks for. A kernel's parameters are in constant memory: operands of the instructions that use them.
+struct Task {
+    const float* drive;     // (samples, WIDTH): mu dt h in column order
+    const u64* ids;         // (samples,)
+    float* sums;            // (samples, blocks, orders, WIDTH)
+    u64* clipped;           // (samples,): updates beyond the clip, with CLIP
+    unsigned char* unsure;  // (samples,): set where an update may have been beyond, without CLIP
+    int n_samples, blocks;  // a block is a tile's replicas
+    int n_replicas, n_nodes;
+    u32 n_steps, orders;    // orders: bit p - 1 for order p
+    float linear, cubic, log_scale, clip;
+    u32 scale;              // of x in the product: a power of two, twice in half precision
+    u32 limit;              // the clip in the same units, rounded as x is
+    u32 keys[20];           // of the rounds of Philox, (10, 2)
+};
+
+struct Uniform {  // what the first three rounds of Philox have in common for all nodes and replicas of a sample and step
+    u32 round1_a, round2_c, round3_a, round3_c, round3_d;
+};
+
+__device__ __forceinline__ u32 high(u64 product) { return (u32)(product >> 32); }
+__device__ __forceinline__ u64 times_M0(u32 a) { return (u64)0xD2511F53u * a; }
+__device__ __forceinline__ u64 times_M1(u32 c) { return (u64)0xCD9E8D57u * c; }
+
+// The counter is (step, place, sample): only its second word, place = replica * 4096 + group, differs between threads.
+__device__ __forceinline__ Uniform uniform_part(const u32* keys, u32 step, u64 sample) {
+    const u64 first_a = times_M0(step), first_c = times_M1((u32)sample);
+    const u64 second_c = times_M1(high(first_a) ^ (u32)(sample >> 32) ^ keys[1]);
+    const u64 third_a = times_M0(high(second_c) ^ (u32)first_c ^ keys[2]);
+    return {high(first_c) ^ keys[0], (u32)first_a ^ keys[3], (u32)second_c ^ keys[4], high(third_a) ^ keys[5],
+            (u32)third_a};
+}
+
+// Philox4x32-10 for several places side by side: each waits for itself only, so together they keep the pipes busy.
+// A round maps (a, b, c, d) to (hi(M1 c) ^ b ^ k0, lo(M1 c), hi(M0 a) ^ d ^ k1, lo(M0 a)).
+__device__ __forceinline__ void philox(const u32* keys, const Uniform& u, const u32 (&place)[CHAINS], u32 (&w)[CHAINS][4]) {
+#pragma unroll
+    for (int i = 0; i < CHAINS; ++i) {
+        const u64 second_a = times_M0(place[i]);
+        const u64 third_c = times_M1(high(second_a) ^ u.round2_c);
+        w[i][0] = high(third_c) ^ u.round3_a;
+        w[i][1] = (u32)third_c;
+        w[i][2] = u.round3_c ^ (u32)second_a;
+        w[i][3] = u.round3_d;
+    }
+#pragma unroll
+    for (int r = 3; r < 10; ++r) {
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i) {
+            const u64 from_a = times_M0(w[i][0]), from_c = times_M1(w[i][2]);
+            w[i][0] = high(from_c) ^ w[i][1] ^ keys[2 * r];
+            w[i][1] = (u32)from_c;
+            w[i][2] = high(from_a) ^ w[i][3] ^ keys[2 * r + 1];
+            w[i][3] = (u32)from_a;
+        }
+    }
+}
+
+// sigma r (cos t, sin t) of many pairs of words. log_scale = -2 ln(2) sigma^2, so that sigma r = sqrt(log_scale log2 u).
+__device__ __forceinline__ void box_muller(const u32 (&w)[CHAINS][4], float log_scale, float (&radius)[2 * CHAINS],
+                                           float (&cosine)[2 * CHAINS], float (&sine)[2 * CHAINS]) {
+#pragma unroll
+    for (int i = 0; i < 2 * CHAINS; ++i) {
+        const float u = fmaf(__uint2float_rn(w[i / 2][i % 2 * 2]), 0x1p-32f, 0x1p-33f);
+        const float turns = __int2float_rn((int)w[i / 2][i % 2 * 2 + 1]) * 0x1p-32f;
+#ifdef CLIP
+        // Where updates are counted against a limit, the accurate functions: there it is no hurry.
+        radius[i] = log2f(u);
+        sincospif(2 * turns, &sine[i], &cosine[i]);
+#else
+        const float angle = turns * 6.283185307179586f;
+        asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(radius[i]) : "f"(u));
+        asm("sin.approx.ftz.f32 %0, %1;" : "=f"(sine[i]) : "f"(angle));
+        asm("cos.approx.ftz.f32 %0, %1;" : "=f"(cosine[i]) : "f"(angle));
+#endif
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * CHAINS; ++i) {
+#ifdef CLIP
+        radius[i] = sqrtf(radius[i] * log_scale);
+#else
+        asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(radius[i]) : "f"(radius[i] * log_scale));
+#endif
+    }
+}
+
+// Two floats as half precision, times a power of two.
+__device__ __forceinline__ u32 halves(float low, float high, u32 scale) {
+    u32 pair, scaled;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(scaled) : "r"(pair), "r"(scale));
+    return scaled;
+}
+
+__device__ __forceinline__ u32 larger_magnitude(u32 a, u32 b) {
+    u32 c;
+#if __CUDA_ARCH__ >= 860
+    asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+#else
+    asm("max.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b & 0x7FFF7FFF));
+#endif
+    return c;
+}
+
+// What a thread holds of a tile. x[4 j + 2 r + e] is replica `row` + 8 r at column 8 j + 2 c + e: the layout in which
+// the tensor cores leave a sum. The four columns of j = 2 k, 2 k + 1 are the four nodes of group 4 k + c.
+struct Place {
+    int warp, lane, row, c;
+};
+
+// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi. W x is added by the product.
+__device__ __forceinline__ void own_step(float (&x)[128], const Place& at, const Task& task, const float* drive,
+                                         const Uniform& uniform, u32 first_place) {
+    // Bits of replica and group that are zero in the thread's first place, so that they can be set by one operation. The
+    // compiler must not see that they are the same in every step: it would keep all 32 sums in registers.
+    first_place ^= uniform.round1_a;
+    asm volatile("" : "+r"(first_place));
+#pragma unroll
+    for (int k = 0; k < 16; k += CHAINS / 2) {
+        u32 place[CHAINS], w[CHAINS][4];
+        float radius[2 * CHAINS], cosine[2 * CHAINS], sine[2 * CHAINS];
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i) place[i] = first_place ^ (8 * 4096 * (i % 2) | 4 * (k + i / 2));
+        philox(task.keys, uniform, place, w);
+        box_muller(w, task.log_scale, radius, cosine, sine);
+#pragma unroll
+        for (int i = 0; i < 2 * CHAINS; ++i) {
+            const int j = 2 * k + i / 4 * 2 + i % 2, r = i / 2 % 2;
+            const float2 h = *(const float2*)&drive[8 * j + 2 * at.c];
+            float &a = x[4 * j + 2 * r], &b = x[4 * j + 2 * r + 1];
+            a = fmaf(a, fmaf(a * a, task.cubic, task.linear), fmaf(radius[i], cosine[i], h.x));
+            b = fmaf(b, fmaf(b * b, task.cubic, task.linear), fmaf(radius[i], sine[i], h.y));
+        }
+    }
+}
+
+__device__ __forceinline__ int node_of(int j, int c, int e) { return 16 * (j / 2) + 4 * c + 2 * (j % 2) + e; }
+
+// Clips every x and returns how many were beyond, padding left out.
+__device__ __forceinline__ u32 clip_and_count(float (&x)[128], const Place& at, const Task& task, int first_replica) {
+    u32 beyond = 0;
+#pragma unroll
+    for (int i = 0; i < 128; ++i) {
+        const int j = i / 4, r = i / 2 % 2, e = i % 2;
+        const bool real = first_replica + at.row + 8 * r < task.n_replicas && node_of(j, at.c, e) < task.n_nodes;
+        beyond += real && fabsf(x[i]) > task.clip;
+        x[i] = fminf(fmaxf(x[i], -task.clip), task.clip);
+    }
+    return beyond;
+}
+
+// Halves without sign compare like integers.
+__device__ __forceinline__ bool reaches(u32 magnitudes, u32 limit) {
+    return (magnitudes & 0x7FFF) >= limit || (magnitudes >> 16 & 0x7FFF) >= limit;
+}
+
+__device__ __forceinline__ void warpgroup_barrier(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+
+// Sums of x^p over the tile's replicas: within a warp by shuffles, then the four warps in order through `scratch`.
+__device__ void write_sums(const float (&x)[128], const Place& at, const Task& task, int group, int tile,
+                           int first_replica, float* scratch) {
+    const bool live0 = first_replica + at.row < task.n_replicas, live1 = first_replica + at.row + 8 < task.n_replicas;
+    float* out = task.sums + (u64)tile * __popc(task.orders) * WIDTH;
+    for (int p = 1; p <= MAX_ORDER; ++p) {
+        if (!(task.orders >> (p - 1) & 1)) continue;
+        warpgroup_barrier(group);
+#pragma unroll
+        for (int j = 0; j < 32; ++j) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const float a = live0 ? x[4 * j + e] : 0.0f, b = live1 ? x[4 * j + 2 + e] : 0.0f;
+                float power_a = a, power_b = b;
+                for (int q = 1; q < p; ++q) power_a *= a, power_b *= b;
+                float sum = power_a + power_b;
+                for (int lanes = 4; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+                if (at.lane < 4) scratch[at.warp * WIDTH + 8 * j + 2 * at.c + e] = sum;
+            }
+        }
+        warpgroup_barrier(group);
+        for (int column = at.warp * 32 + at.lane; column < WIDTH; column += 128)
+            out[column] = (scratch[column] + scratch[WIDTH + column]) + (scratch[2 * WIDTH + column] + scratch[3 * WIDTH + column]);
+        out += WIDTH;
+    }
+    warpgroup_barrier(group);
+}
+
+#ifdef HOPPER
+#include "product_wgmma.cuh"
+#else
+#include "product_mma.cuh"
+#endif
+
+extern "C" __global__ __launch_bounds__(Product::THREADS, 1) void langevin(const uint4* __restrict__ W, const __grid_constant__ Task task) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const int group = threadIdx.x / 128;
+    Place at;
+    at.warp = threadIdx.x / 32 % 4;
+    at.lane = threadIdx.x % 32;
+    at.row = 16 * at.warp + at.lane / 4;
+    at.c = at.lane % 4;
+    Product product(shared, group, at, W);
+    float* const drive = product.drive();
+    __syncthreads();
+
+    const int n_tiles = task.n_samples * task.blocks;
+    for (int tile = blockIdx.x * Product::GROUPS + group; tile < n_tiles; tile += gridDim.x * Product::GROUPS) {
+        const int sample = tile / task.blocks, first_replica = tile % task.blocks * ROWS;
+        const u64 id = task.ids[sample];
+        for (int i = threadIdx.x % 128; i < WIDTH; i += 128) drive[i] = task.drive[(u64)sample * WIDTH + i];
+        warpgroup_barrier(group);
+        const u32 first_place = (u32)(first_replica + at.row) * 4096 + at.c;
+        float x[128];
+#pragma unroll
+        for (int i = 0; i < 128; ++i) x[i] = 0.0f;
+        u32 largest = 0;
+#ifdef CLIP
+        u64 beyond = 0;
+#endif
+#pragma unroll 1
+        for (u32 n = 0; n < task.n_steps; ++n) {
+#ifdef CLIP
+            beyond += clip_and_count(x, at, task, first_replica);
+#endif
+            product.take(x, task.scale, largest);
+            own_step(x, at, task, drive, uniform_part(task.keys, n, id), first_place);
+            product.add_to(x);
+        }
+#ifdef CLIP
+        beyond += clip_and_count(x, at, task, first_replica);
+        if (beyond) atomicAdd(&task.clipped[sample], beyond);
+#else
+        product.take(x, task.scale, largest);
+        if (reaches(largest, task.limit)) task.unsure[sample] = 1;
+#endif
+        write_sums(x, at, task, group, tile, first_replica, product.scratch());
+    }
+}
+
+// Means of x^p over all replicas, the blocks of a sample added in order: (samples, orders, WIDTH).
+extern "C" __global__ void add_blocks(const float* sums, double* means, int n_samples, int blocks, int cells, int n_replicas) {
+    const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (u64)n_samples * cells) return;
+    const float* from = sums + i / cells * blocks * cells + i % cells;
+    double total = 0;
+    for (int block = 0; block < blocks; ++block) total += from[(u64)block * cells];
+    means[i] = total / n_replicas;
+}
