@@ -46,19 +46,23 @@ _TASK = np.dtype(
 """`Task` of langevin.cu."""
 
 
+_TILES = 2
+"""Tiles that a multiprocessor works on at a time."""
+_WORKSPACE_BYTES = _TILES * 5 * WIDTH * 4
+_W_BYTES = WIDTH * WIDTH * 2
+
+
 class _Path(NamedTuple):
-    """A way to multiply by W: what the kernel is compiled with, the tiles a multiprocessor holds, its shared memory."""
+    """A way to multiply by W: what the kernel is compiled with, and the shared memory it needs."""
 
     defines: tuple[str, ...]
-    tiles: int
     shared_bytes: int
 
 
-_W_BYTES = WIDTH * WIDTH * 2
 _PATHS = {
-    "wgmma": _Path(("-DHOPPER",), 2, _W_BYTES + 2 * (ROWS * WIDTH * 2 + WIDTH * 4)),
-    "mma": _Path(("-DW_IN_SHARED",), 2, _W_BYTES + 2 * 5 * WIDTH * 4),
-    "mma, W in global memory": _Path((), 2, 2 * 5 * WIDTH * 4),
+    "wgmma": _Path(("-DHOPPER", "-DW_IN_SHARED"), _W_BYTES + _WORKSPACE_BYTES),
+    "mma": _Path(("-DW_IN_SHARED",), _W_BYTES + _WORKSPACE_BYTES),
+    "mma, W in global memory": _Path((), _WORKSPACE_BYTES),
 }
 
 
@@ -98,10 +102,9 @@ class Cuda:
         n_devices = cupy.cuda.runtime.getDeviceCount()
         raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
         clip_count = 0
-        path = _PATHS[self._path(0)]
         blocks = math.ceil(task.n_replicas / ROWS)
         sms = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
-        length = max(1, _ROUNDS * sms * path.tiles // blocks)
+        length = max(1, _ROUNDS * sms * _TILES // blocks)
         chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
 
         def one(number: int) -> tuple[NDArray[np.float64], int]:
@@ -177,10 +180,9 @@ def _launch(
         arguments[name] = value
     W = cupy.asarray(_pack(mu_dt * task.W * 2.0**power, path))
     module = _compile(cupy.cuda.Device().id, path, clip)
-    tiles, shared_bytes = _PATHS[path].tiles, _PATHS[path].shared_bytes
     sms = cupy.cuda.Device().attributes["MultiProcessorCount"]
-    grid = min(sms, math.ceil(S * blocks / tiles))
-    module.get_function("langevin")((grid,), (128 * tiles,), (W, arguments), shared_mem=shared_bytes)
+    grid = min(sms, math.ceil(S * blocks / _TILES))
+    module.get_function("langevin")((grid,), (128 * _TILES,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
     means = cupy.empty((S, n_orders, WIDTH), np.float64)
     cells = n_orders * WIDTH
     counts = [np.int32(n) for n in (S, blocks, cells, task.n_replicas)]
@@ -234,10 +236,7 @@ def _pack(W: NDArray[np.float64], path: str) -> NDArray[np.uint16]:
     padded[: len(W), : len(W)] = W
     by_column = padded[np.ix_(node, node)].astype(np.float16).view(np.uint16)
     if path == "wgmma":
-        k = np.arange(WIDTH)
-        chunk, element = k // 8, k % 8
-        column = 8 * (4 * (chunk // 4) + element // 2) + 2 * (chunk % 4) + element % 2
-        rows = by_column[:, column].reshape(WIDTH, 4, 8, 8).transpose(1, 0, 2, 3)
+        rows = by_column.reshape(WIDTH, 4, 8, 8).transpose(1, 0, 2, 3)
         n = np.arange(WIDTH)[:, None]
         return np.ascontiguousarray(rows[:, n, np.arange(8) ^ (n % 8)])
     lane = np.arange(32)

@@ -8,11 +8,10 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 constexpr int WIDTH = 256;   // nodes, padded
-constexpr int ROWS = 64;     // replicas of a tile: one warpgroup, 16 rows to a warp
+constexpr int ROWS = 64;     // replicas of a tile: one group of four warps, 16 rows to a warp
+constexpr int GROUPS = 2;    // tiles that a multiprocessor works on: their states fill its registers
 constexpr int MAX_ORDER = 8;
-#ifndef CHAINS
-#define CHAINS 4
-#endif
+constexpr int CHAINS = 4;    // calls of Philox that a thread has under way side by side
 
 // What the host asks for. A kernel's parameters are in constant memory: operands of the instructions that use them.
 struct Task {
@@ -78,13 +77,13 @@ __device__ __forceinline__ void box_muller(const u32 (&w)[CHAINS][4], float log_
 #pragma unroll
     for (int i = 0; i < 2 * CHAINS; ++i) {
         const float u = fmaf(__uint2float_rn(w[i / 2][i % 2 * 2]), 0x1p-32f, 0x1p-33f);
-        const float turns = __int2float_rn((int)w[i / 2][i % 2 * 2 + 1]) * 0x1p-32f;
+        const float turn = __int2float_rn((int)w[i / 2][i % 2 * 2 + 1]);  // 2^32 of these are a full turn
 #ifdef CLIP
-        // Where updates are counted against a limit, the accurate functions: there it is no hurry.
+        // Where updates are counted against a limit, the accurate functions: there is no hurry.
         radius[i] = log2f(u);
-        sincospif(2 * turns, &sine[i], &cosine[i]);
+        sincospif(turn * 0x1p-31f, &sine[i], &cosine[i]);
 #else
-        const float angle = turns * 6.283185307179586f;
+        const float angle = turn * 1.4629180792671596e-9f;
         asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(radius[i]) : "f"(u));
         asm("sin.approx.ftz.f32 %0, %1;" : "=f"(sine[i]) : "f"(angle));
         asm("cos.approx.ftz.f32 %0, %1;" : "=f"(cosine[i]) : "f"(angle));
@@ -200,26 +199,46 @@ __device__ void write_sums(const float (&x)[128], const Place& at, const Task& t
     warpgroup_barrier(group);
 }
 
+// x in half precision, as a factor of the product: the columns that a thread holds of a sum are the ones it must supply
+// of a factor, so x never leaves its registers. Keeps the largest magnitudes seen, as two halves.
+__device__ __forceinline__ void round_to_halves(const float (&x)[128], u32 scale, u32 (&factor)[64], u32& largest) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        factor[i] = halves(x[2 * i], x[2 * i + 1], scale);
+        largest = larger_magnitude(largest, factor[i]);
+    }
+}
+
 #ifdef HOPPER
 #include "product_wgmma.cuh"
 #else
 #include "product_mma.cuh"
 #endif
 
-extern "C" __global__ __launch_bounds__(Product::THREADS, 1) void langevin(const uint4* __restrict__ W, const __grid_constant__ Task task) {
-    extern __shared__ __align__(1024) unsigned char shared[];
+// Shared memory: W where W_IN_SHARED, then for each group its drive and room to add its warps' sums up.
+extern "C" __global__ __launch_bounds__(128 * GROUPS, 1) void langevin(const uint4* __restrict__ W,
+                                                                       const __grid_constant__ Task task) {
+    extern __shared__ __align__(1024) uint4 shared[];
+    float* workspace = (float*)shared;
+#ifdef W_IN_SHARED
+    constexpr int W_CHUNKS = WIDTH * WIDTH / 8;
+    for (int i = threadIdx.x; i < W_CHUNKS; i += 128 * GROUPS) shared[i] = W[i];
+    W = shared;
+    workspace = (float*)(shared + W_CHUNKS);
+#endif
     const int group = threadIdx.x / 128;
     Place at;
     at.warp = threadIdx.x / 32 % 4;
     at.lane = threadIdx.x % 32;
     at.row = 16 * at.warp + at.lane / 4;
     at.c = at.lane % 4;
-    Product product(shared, group, at, W);
-    float* const drive = product.drive();
+    Product product(W, at.lane);
+    float* const drive = workspace + group * 5 * WIDTH;
+    float* const scratch = drive + WIDTH;
     __syncthreads();
 
     const int n_tiles = task.n_samples * task.blocks;
-    for (int tile = blockIdx.x * Product::GROUPS + group; tile < n_tiles; tile += gridDim.x * Product::GROUPS) {
+    for (int tile = blockIdx.x * GROUPS + group; tile < n_tiles; tile += gridDim.x * GROUPS) {
         const int sample = tile / task.blocks, first_replica = tile % task.blocks * ROWS;
         const u64 id = task.ids[sample];
         for (int i = threadIdx.x % 128; i < WIDTH; i += 128) drive[i] = task.drive[(u64)sample * WIDTH + i];
@@ -237,18 +256,20 @@ extern "C" __global__ __launch_bounds__(Product::THREADS, 1) void langevin(const
 #ifdef CLIP
             beyond += clip_and_count(x, at, task, first_replica);
 #endif
-            product.take(x, task.scale, largest);
+            u32 factor[64];
+            round_to_halves(x, task.scale, factor, largest);
             own_step(x, at, task, drive, uniform_part(task.keys, n, id), first_place);
-            product.add_to(x);
+            product.add_to(x, factor);
         }
 #ifdef CLIP
         beyond += clip_and_count(x, at, task, first_replica);
         if (beyond) atomicAdd(&task.clipped[sample], beyond);
 #else
-        product.take(x, task.scale, largest);
+        u32 factor[64];
+        round_to_halves(x, task.scale, factor, largest);
         if (reaches(largest, task.limit)) task.unsure[sample] = 1;
 #endif
-        write_sums(x, at, task, group, tile, first_replica, product.scratch());
+        write_sums(x, at, task, group, tile, first_replica, scratch);
     }
 }
 
