@@ -18,13 +18,15 @@ class Candidate:
     tolerance: float
     replicas: int
     """for statistical tests: what it does in a second or two"""
+    miscounts: int = 0
+    """clipped updates, of some 8000, that rounding may move across the clip"""
 
 
 ENGINES = [
     Candidate("reference", "reference", 0.0, 2**13),
     Candidate("xla", "xla", 2e-5, 2**17),
     Candidate("native", "native", 2e-5, 2**17),
-    Candidate("cuda", "cuda", 2e-4, 2**17),
+    Candidate("cuda", "cuda", 2e-4, 2**17, miscounts=4),
     Candidate("xla-float64", Xla("float64"), 1e-10, 2**16),
 ]
 

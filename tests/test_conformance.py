@@ -101,7 +101,8 @@ class TestAgainstReference:
         moments = tm.simulate(network(5), images(2), protocol, engine=candidate.engine)
         expected = reference(5, 9001, 2, protocol)
         np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=candidate.tolerance)
-        assert moments.info.clip_count == expected.info.clip_count > 5000
+        assert abs(moments.info.clip_count - expected.info.clip_count) <= candidate.miscounts
+        assert expected.info.clip_count > 5000
 
     def test_sample_ids_of_64_bits_and_a_stream(self, candidate: Candidate) -> None:
         protocol = tm.Protocol(dt=1e-2, n_replicas=7)
@@ -122,11 +123,12 @@ class TestAgainstReference:
 
     def test_every_clipped_update_is_counted(self, candidate: Candidate) -> None:
         # 64000 updates, an eighth of them clipped. Float32 rounding (1e-7) would move one across the clip in one of a
-        # hundred such runs, and does not in this one.
+        # hundred such runs, and does not in this one; half precision (1e-5) may move one or two.
         protocol = tm.Protocol(dt=1e-2, n_replicas=128, clip=0.3)
         moments = tm.simulate(network(5), images(1), protocol, engine=candidate.engine)
         expected = reference(5, 128, 1, protocol)
-        assert moments.info.clip_count == expected.info.clip_count > 5000
+        assert abs(moments.info.clip_count - expected.info.clip_count) <= candidate.miscounts
+        assert expected.info.clip_count > 5000
         np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=candidate.tolerance)
 
     def test_no_clip(self, candidate: Candidate) -> None:
@@ -225,7 +227,8 @@ class TestKnownSolutions:
             x = tm.simulate(reservoir, ONE, protocol, engine=candidate.engine).raw[0, 0]
             distances.append(np.abs(x - exact).max())
         assert distances[-1] < 2e-3
-        np.testing.assert_allclose(np.divide(distances[:-1], distances[1:]), 2, atol=0.15)
+        rounding = 2 * candidate.tolerance / distances[-1]
+        np.testing.assert_allclose(np.divide(distances[:-1], distances[1:]), 2, atol=0.15 + rounding)
 
     def test_long_time_is_equilibrium(self, candidate: Candidate) -> None:
         drives = [0.0, 0.7, -1.5, 3.0]

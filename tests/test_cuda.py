@@ -1,0 +1,56 @@
+"""What is special about the cuda engine: its products, its limits, and the second pass where updates are clipped."""
+
+import numpy as np
+import pytest
+from conformance import bits
+
+import thermoment as tm
+
+pytest.importorskip("cupy", reason="cuda needs CuPy")
+from thermoment.engines.cuda import Cuda
+
+if not tm.engines()["cuda"].can_run:
+    pytest.skip(f"cuda cannot run: {tm.engines()['cuda'].note}", allow_module_level=True)
+
+PROTOCOL = tm.Protocol(dt=5e-3, n_replicas=100)
+INPUTS = np.random.default_rng(3).random((5, 10))
+
+
+def network(N: int = 256, s_W: float = 0.5) -> tm.Reservoir:
+    return tm.Reservoir.draw(N, 10, s_W=s_W, s_K=4.0, seed=2)
+
+
+@pytest.mark.parametrize("product", ["wgmma", "mma", "mma, W in global memory"])
+@pytest.mark.parametrize("N", [1, 6, 63, 256])
+def test_every_product_against_the_reference(product: str, N: int) -> None:
+    try:
+        moments = tm.simulate(network(N), INPUTS, PROTOCOL, engine=Cuda(product))
+    except ValueError as why:
+        pytest.skip(str(why))
+    expected = tm.simulate(network(N), INPUTS, PROTOCOL, engine="reference")
+    np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=2e-4)
+    assert np.abs((moments.raw - expected.raw).mean(axis=(0, 2))).max() < 2e-5 * max(1, 256 / N) ** 0.5
+
+
+def test_only_clipped_samples_are_done_again() -> None:
+    """A batch of quiet samples and one that is clipped: the quiet ones keep the bits they have alone."""
+    loud = INPUTS.copy()
+    loud[2] *= 20
+    protocol = tm.Protocol(dt=5e-3, n_replicas=100, clip=1.5)
+    moments = tm.simulate(network(64), loud, protocol, engine="cuda")
+    expected = tm.simulate(network(64), loud, protocol, engine="reference")
+    assert moments.info.clip_count == pytest.approx(expected.info.clip_count, rel=1e-3)
+    assert moments.info.clip_count > 1000
+    np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=2e-4)
+    quiet = tm.simulate(network(64), loud[:2], protocol, engine="cuda")
+    assert bits(quiet) == np.ascontiguousarray(moments.raw[:2]).tobytes()
+
+
+def test_more_nodes_are_sent_to_xla() -> None:
+    with pytest.raises(ValueError, match=r"`W` must couple at most 256 nodes for cuda \(engine xla takes more\)"):
+        tm.simulate(network(257), INPUTS, PROTOCOL, engine="cuda")
+
+
+def test_an_unknown_product_is_refused() -> None:
+    with pytest.raises(ValueError, match="`product` must be one of wgmma, mma"):
+        Cuda("abacus")
