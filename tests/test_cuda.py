@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from conformance import bits
 
 import thermoment as tm
+from conformance import bits
 
 pytest.importorskip("cupy", reason="cuda needs CuPy")
 from thermoment.engines.cuda import Cuda
