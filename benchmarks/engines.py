@@ -105,8 +105,8 @@ CONTESTANTS: dict[str, tuple[Callable[[int, int], Any], int]] = {
     "jax loop": (jax_loop, BUSY // 2),
     "reference": (engine("reference"), 1),
     "xla": (engine("xla"), BUSY),
-    "native": (engine("native"), 32),
     "xla float64": (engine(Xla("float64")), BUSY // 2),
+    **{name: (engine(name), S) for name, S in (("native", 32), ("cuda", 21120)) if tm.engines()[name].can_run},
 }
 
 

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import thermoment as tm
 from conformance import bits
+from thermoment.engines import Task
 
-pytest.importorskip("cupy", reason="cuda needs CuPy")
-from thermoment.engines.cuda import Cuda
+cuda = pytest.importorskip("thermoment.engines.cuda", exc_type=ImportError)
+cupy = pytest.importorskip("cupy")
 
 if not tm.engines()["cuda"].can_run:
     pytest.skip(f"cuda cannot run: {tm.engines()['cuda'].note}", allow_module_level=True)
@@ -24,7 +26,7 @@ def network(N: int = 256, s_W: float = 0.5) -> tm.Reservoir:
 @pytest.mark.parametrize("N", [1, 6, 63, 256])
 def test_every_product_against_the_reference(product: str, N: int) -> None:
     try:
-        moments = tm.simulate(network(N), INPUTS, PROTOCOL, engine=Cuda(product))
+        moments = tm.simulate(network(N), INPUTS, PROTOCOL, engine=cuda.Cuda(product))
     except ValueError as why:
         pytest.skip(str(why))
     expected = tm.simulate(network(N), INPUTS, PROTOCOL, engine="reference")
@@ -46,6 +48,23 @@ def test_only_clipped_samples_are_done_again() -> None:
     assert bits(quiet) == np.ascontiguousarray(moments.raw[:2]).tobytes()
 
 
+def test_short_memory_means_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")
+    real = cuda._launch
+    room = 2
+
+    def launch(task: Task, path: str, samples: NDArray[np.intp], *, clip: bool) -> object:
+        if len(samples) > room:
+            raise cupy.cuda.memory.OutOfMemoryError(1, 0, 0)
+        return real(task, path, samples, clip=clip)
+
+    monkeypatch.setattr(cuda, "_launch", launch)
+    assert bits(tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")) == bits(whole)
+    room = 0
+    with pytest.raises(MemoryError, match="no memory left for even one sample"):
+        tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")
+
+
 def test_more_nodes_are_sent_to_xla() -> None:
     with pytest.raises(ValueError, match=r"`W` must couple at most 256 nodes for cuda \(engine xla takes more\)"):
         tm.simulate(network(257), INPUTS, PROTOCOL, engine="cuda")
@@ -53,4 +72,4 @@ def test_more_nodes_are_sent_to_xla() -> None:
 
 def test_an_unknown_product_is_refused() -> None:
     with pytest.raises(ValueError, match="`product` must be one of wgmma, mma"):
-        Cuda("abacus")
+        cuda.Cuda("abacus")

@@ -7,14 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cupy
 import numpy as np
-from cupy.cuda import nvrtc
 from numpy.typing import NDArray
 
 from thermoment.engines import Outcome, Report, Task, check_samples
 from thermoment.noise import round_keys
 from thermoment.validation import invalid
+
+try:
+    import cupy
+    from cupy.cuda import nvrtc
+except ModuleNotFoundError:
+    raise ImportError("CuPy is not installed (pip install 'thermoment[cuda]')") from None
 
 WIDTH = 256
 """Nodes that a tile holds."""
@@ -132,13 +136,25 @@ class Cuda:
         return self.product or best
 
     def _chunk(self, task: Task, chunk: slice) -> tuple[NDArray[np.float64], int]:
-        """Moments and clipped updates of some samples. Those that may have been clipped are done again, with care."""
+        """Moments and clipped updates of some samples, in smaller pieces where memory is short."""
+        try:
+            return self._samples(task, np.arange(chunk.start, chunk.stop))
+        except cupy.cuda.memory.OutOfMemoryError:
+            if chunk.stop - chunk.start == 1:
+                raise MemoryError("The GPU has no memory left for even one sample.") from None
+        cupy.get_default_memory_pool().free_all_blocks()
+        middle = (chunk.start + chunk.stop) // 2
+        parts = [self._chunk(task, part) for part in (slice(chunk.start, middle), slice(middle, chunk.stop))]
+        return np.concatenate([means for means, _ in parts]), sum(clipped for _, clipped in parts)
+
+    def _samples(self, task: Task, samples: NDArray[np.intp]) -> tuple[NDArray[np.float64], int]:
+        """Moments and clipped updates. Samples that may have been clipped are done again, with care."""
         path = self._path(cupy.cuda.Device().id)
-        means, _, unsure = _launch(task, path, np.arange(chunk.start, chunk.stop), clip=False)
+        means, _, unsure = _launch(task, path, samples, clip=False)
         again = np.flatnonzero(unsure)
         if not again.size:
             return means, 0
-        means[again], clipped, _ = _launch(task, path, chunk.start + again, clip=True)
+        means[again], clipped, _ = _launch(task, path, samples[again], clip=True)
         return means, int(clipped.sum())
 
 
