@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,6 +34,7 @@ MEMORY_SAMPLES = 1000
 MEMORY_LIMIT = 2 * 10**9
 
 
+@cache
 def images(S: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Noise of about MNIST's brightness; the speed does not depend on it."""
     return np.random.default_rng(0).random((S, D)) * 0.26
