@@ -1,0 +1,264 @@
+"""Tables of one node over its drive: moments, response, covariance, second order; built once and kept on disk.
+
+The time modes are the singular vectors of <x(t)> over the drive, the field and reaction kernels those of the two-time
+covariance and of the response. All are even or odd in h, so only h >= 0 is kept, evenly in u = asinh(h / scale).
+"""
+
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from thermoment.engines.single_node import (
+    Grid,
+    Law,
+    Modes,
+    grid,
+    halved,
+    mean_and_memory,
+    reach,
+    richardson,
+    solve,
+    times,
+    weights,
+)
+from thermoment.files import read_tensors, write_tensors
+from thermoment.physics import Dynamics
+
+Array = NDArray[np.float64]
+
+VERSION = 1
+"""Raised whenever a table changes for the same arguments."""
+RANGES = (20.0, 100.0)
+"""Largest drives that tables are made for."""
+TOP = 8
+"""Moments are tabulated up to this order."""
+_POINTS = 96
+_SCOUTS = 24
+"""Drives from which the modes and kernels are found."""
+_MODES, _MEMORIES, _FIELDS, _REACTIONS = 6, 3, 3, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Functions of the drive at `points` values of u = asinh(h / scale) from 0; H of them.
+
+    r time modes phi_a, K field kernels, R reaction kernels, p = 1..8. docs/theory.md has the equations.
+    """
+
+    scale: Array
+    """()"""
+    h: Array
+    """(H,)"""
+    t: Array
+    """(T + 1,)"""
+    phi: Array
+    """(r, T + 1)"""
+    moments: Array
+    """M_p: (H, 8)"""
+    slope: Array
+    """dM_p/dh: (H, 8)"""
+    mean: Array
+    """A_a, the mean trajectory on the modes: (H, r)"""
+    shift: Array
+    """c_a, the constant drive that moves M_1 as much as a drive phi_a does: (H, r)"""
+    rest: Array
+    """response of M_p to phi_a - c_a: (H, 8, r)"""
+    square: Array
+    """second-order response of M_p to phi_1 - c_1: (H, 8)"""
+    field: Array
+    """two-time covariance on the field kernels: (H, K)"""
+    by_field: Array
+    """change of M_p by a field of these covariances: (H, 8, K)"""
+    memory: Array
+    """linear response of the mean on the reaction kernels: (H, R)"""
+    by_memory: Array
+    """change of M_p by a reaction with these kernels: (H, 8, R)"""
+    mean_rest: Array
+    """as `rest`, for A_a: (H, r, r)"""
+    mean_square: Array
+    """(H, r)"""
+    mean_by_field: Array
+    """(H, r, K)"""
+    mean_by_memory: Array
+    """(H, r, R)"""
+    missed: Array
+    """rms over time of the part of <x(t)> outside the modes: (H,)"""
+
+    @property
+    def h_max(self) -> float:
+        return float(self.h[-1])
+
+
+def tables(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
+    """Tables for |h| up to `h_max` (one of `RANGES`): from memory, from disk, or built, which takes seconds."""
+    return _kept(dynamics, float(t_final), float(h_max))
+
+
+@cache
+def _kept(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
+    path = cache_folder() / f"node-{_name(dynamics, t_final, h_max)}.safetensors"
+    names = [field.name for field in fields(Tables)]
+    try:
+        tensors, _ = read_tensors(path, "node", names)
+        if all(np.isfinite(array).all() for array in tensors.values()):
+            return Tables(**tensors)
+    except (OSError, ValueError, KeyError):
+        pass  # absent or damaged: built anew
+    built = build(dynamics, t_final, h_max)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(path, "node", {name: getattr(built, name) for name in names}, _facts(dynamics, t_final, h_max))
+    except OSError:
+        pass  # a folder that cannot be written to costs the next process a few seconds, no more
+    return built
+
+
+def cache_folder() -> Path:
+    """$THERMOMENT_CACHE, else thermoment/ in $XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("THERMOMENT_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
+
+
+def _facts(dynamics: Dynamics, t_final: float, h_max: float) -> str:
+    return json.dumps({"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max})
+
+
+def _name(dynamics: Dynamics, t_final: float, h_max: float) -> str:
+    return hashlib.sha256(_facts(dynamics, t_final, h_max).encode()).hexdigest()
+
+
+def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
+    """Solves the single node at every drive on two grids. Seconds on two cores."""
+    scale = _scale(dynamics)
+    h = scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS))
+    low, high = reach(dynamics, h, t_final)
+    coarse_t = times(dynamics, h_max, t_final)
+    fine_t = halved(coarse_t)
+
+    def cells(k: int, refine: int) -> Grid:
+        return grid(dynamics, float(h[k]), low[k], high[k], t_final, refine)
+
+    def laws(refine: int, t: Array, modes: Modes) -> dict[str, Array]:
+        def one(k: int) -> Law:
+            return solve(dynamics, float(h[k]), cells(k, refine), t, modes, TOP)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return _collect(list(pool.map(one, range(_POINTS))), t, modes)
+
+    scouts = range(0, _POINTS, _POINTS // _SCOUTS)
+    modes = _find_modes(dynamics, h[scouts], [cells(k, 1) for k in scouts], fine_t)
+    coarse, fine = laws(1, coarse_t, modes.every_other()), laws(2, fine_t, modes)
+    missed = np.sqrt(fine.pop("missed"))
+    found = {name: richardson(coarse[name], fine[name]) for name in fine}
+    return _assemble(found, modes, np.array(scale), h, fine_t, missed)
+
+
+def _scale(dynamics: Dynamics) -> float:
+    """The drive below which all is linear in h: kT over the thermal spread of x."""
+    return float(dynamics.kT / np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
+
+
+def _find_modes(dynamics: Dynamics, h: Array, cells: list[Grid], t: Array) -> Modes:
+    """Time modes and kernels from a few drives, on coarse cells: they choose a basis and need no precision.
+
+    First come the singular vectors of <x(t)>, in which the mean field lives. What is missing of the nodes' memories of
+    their drive follows: a quadratic form of the memories sees a covariance only through its projection on their span.
+    """
+    both = [mean_and_memory(dynamics, float(k), c, t) for k, c in zip(h, cells, strict=True)]
+    means, memories = (np.array(part) for part in zip(*both, strict=True))
+    root = np.sqrt(weights(t))
+    modes = np.linalg.svd(means * root, full_matrices=False)[2][:_MODES]
+    rest = memories * root
+    rest = rest - rest @ modes.T @ modes
+    modes = np.concatenate([modes, np.linalg.svd(rest, full_matrices=False)[2][:_MEMORIES]])
+    phi = np.concatenate([np.ones((1, len(t))), modes / root])
+    none = np.zeros((0, len(phi), len(phi)))
+    found = [
+        solve(dynamics, float(k), c, t, Modes(phi, none, none), TOP) for k, c in zip(h, cells, strict=True)
+    ]
+    covariances = np.array([law.covariance for law in found])
+    responses = np.einsum("at,htb->hab", phi * weights(t), np.array([law.mean_response for law in found]))
+    return Modes(
+        phi,
+        np.concatenate([_residual_kernels(len(phi)), _leading(covariances, _FIELDS)]),
+        _leading(responses, _REACTIONS),
+    )
+
+
+def _residual_kernels(n_f: int) -> Array:
+    """f f^T of f = phi_1, of phi_0 = 1, and their cross term: (3, n_f, n_f)."""
+    kernels = np.zeros((3, n_f, n_f))
+    kernels[0, 1, 1] = kernels[1, 0, 0] = 1.0
+    kernels[2, 0, 1] = kernels[2, 1, 0] = 1.0
+    return kernels
+
+
+def _leading(kernels: Array, count: int) -> Array:
+    """The `count` leading shapes of kernels (H, n_f, n_f) over H, without the constant mode: (count, n_f, n_f)."""
+    n_f = kernels.shape[1]
+    _, _, shapes = np.linalg.svd(kernels[:, 1:, 1:].reshape(len(kernels), -1), full_matrices=False)
+    leading = np.zeros((count, n_f, n_f))
+    leading[:, 1:, 1:] = shapes[:count].reshape(count, n_f - 1, n_f - 1)
+    return leading
+
+
+def _collect(laws: list[Law], t: Array, modes: Modes) -> dict[str, Array]:
+    """The laws with trajectories projected on the modes; drives first."""
+    project = modes.phi[1 : 1 + _MODES] * weights(t)
+
+    def projected(name: str) -> Array:
+        return np.einsum("at,ht...->ha...", project, np.array([getattr(law, name) for law in laws]))
+
+    mean = np.array([law.mean for law in laws])
+    inside = projected("mean")
+    missed = ((mean - inside @ modes.phi[1 : 1 + _MODES]) ** 2) @ weights(t) / t[-1]
+    found = {name: np.array([getattr(law, name) for law in laws]) for name in ("moments", "response", "second")}
+    found |= {name: np.array([getattr(law, name) for law in laws]) for name in ("reaction", "covariance")}
+    found |= {name: projected(name) for name in ("mean_response", "mean_second", "mean_reaction")}
+    kernel = np.einsum("at,htb->hab", modes.phi * weights(t), np.array([law.mean_response for law in laws]))
+    return found | {"mean": inside, "missed": missed, "kernel": kernel}
+
+
+def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: Array, missed: Array) -> Tables:
+    """The combinations that the coupled solution reads."""
+    slope, mean_slope = found["response"][..., 0], found["mean_response"][..., 0]
+    mean_modes = slice(1, 1 + _MODES)
+    response, mean_response = found["response"][..., mean_modes], found["mean_response"][..., mean_modes]
+    shift = response[:, 0] / slope[:, :1]
+    c1 = shift[:, :1]
+
+    def square(second: Array) -> Array:
+        """Second-order response to phi_1 - c_1, from those to the residual kernels."""
+        return np.asarray(second[..., 0] + c1**2 * second[..., 1] - c1 * second[..., 2])
+
+    return Tables(
+        scale=scale,
+        h=h,
+        t=t,
+        phi=modes.phi[mean_modes],
+        moments=found["moments"],
+        slope=slope,
+        mean=found["mean"],
+        shift=shift,
+        rest=response - slope[..., None] * shift[:, None, :],
+        square=square(found["second"]),
+        field=np.einsum("hab,kab->hk", found["covariance"], modes.fields[3:]),
+        by_field=found["second"][..., 3:],
+        memory=np.einsum("hab,kab->hk", found["kernel"], modes.reactions),
+        by_memory=found["reaction"],
+        mean_rest=mean_response - mean_slope[..., None] * shift[:, None, :],
+        mean_square=square(found["mean_second"]),
+        mean_by_field=found["mean_second"][..., 3:],
+        mean_by_memory=found["mean_reaction"],
+        missed=missed,
+    )
