@@ -56,6 +56,8 @@ class Outcome(NamedTuple):
     raw: Array
     """(S, len(orders), N)"""
     clip_count: int
+    error: dict[int, float] | None = None
+    """per order the estimated error of an engine that approximates, rms over nodes and samples"""
 
 
 @runtime_checkable
@@ -95,6 +97,7 @@ def check_samples(task: Task) -> None:
 _MODULES = {
     "reference": "thermoment.engines.reference:Reference",
     "xla": "thermoment.engines.xla:Xla",
+    "meanfield": "thermoment.engines.meanfield:MeanField",
 }
 _AUTO = ("xla",)
 """What "auto" tries, fastest first."""

@@ -41,9 +41,13 @@ RANGES = (20.0, 100.0)
 TOP = 8
 """Moments are tabulated up to this order."""
 _POINTS = 96
-_SCOUTS = 24
+_SCOUTS = 12
 """Drives from which the modes and kernels are found."""
-_MODES, _MEMORIES, _FIELDS, _REACTIONS = 6, 3, 3, 3
+_ENRICHMENT = (2, 4, 6)
+"""Time modes kept after each round of adding responses; the last is r."""
+_TYPICAL_COUPLING = 0.5
+"""s_W at which responses are weighed against means in the choice of modes."""
+_MODES, _MEMORIES, _FIELDS, _REACTIONS = _ENRICHMENT[-1], 3, 3, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,28 +175,40 @@ def _scale(dynamics: Dynamics) -> float:
 def _find_modes(dynamics: Dynamics, h: Array, cells: list[Grid], t: Array) -> Modes:
     """Time modes and kernels from a few drives, on coarse cells: they choose a basis and need no precision.
 
-    First come the singular vectors of <x(t)>, in which the mean field lives. What is missing of the nodes' memories of
-    their drive follows: a quadratic form of the memories sees a covariance only through its projection on their span.
+    First come the trajectories in which the mean field lives: <x(t)> at constant drives and, in rounds, the responses
+    to the modes found so far, for a node driven by others is not at a constant drive. What is missing of the nodes'
+    memories of their drive follows: a quadratic form of the memories sees a covariance only through its projection on
+    their span.
     """
+
+    def laws(phi: Array) -> list[Law]:
+        none = np.zeros((0, len(phi), len(phi)))
+        modes = Modes(phi, none, none)
+        return [solve(dynamics, float(k), c, t, modes, 1) for k, c in zip(h, cells, strict=True)]
+
     both = [mean_and_memory(dynamics, float(k), c, t) for k, c in zip(h, cells, strict=True)]
     means, memories = (np.array(part) for part in zip(*both, strict=True))
-    root = np.sqrt(weights(t))
-    modes = np.linalg.svd(means * root, full_matrices=False)[2][:_MODES]
-    rest = memories * root
-    rest = rest - rest @ modes.T @ modes
-    modes = np.concatenate([modes, np.linalg.svd(rest, full_matrices=False)[2][:_MEMORIES]])
-    phi = np.concatenate([np.ones((1, len(t))), modes / root])
-    none = np.zeros((0, len(phi), len(phi)))
-    found = [
-        solve(dynamics, float(k), c, t, Modes(phi, none, none), TOP) for k, c in zip(h, cells, strict=True)
-    ]
+    w, constant = weights(t), np.ones((1, len(t)))
+    phi = _orthonormal(means, w, 1)
+    for count in _ENRICHMENT:
+        sizes = _TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
+        responses = np.array([law.mean_response.T * sizes[:, None] for law in laws(phi)]).reshape(-1, len(t))
+        phi = _orthonormal(np.concatenate([means, responses]), w, count)
+    rest = memories - memories @ (w * phi).T @ phi
+    phi = np.concatenate([constant, phi, _orthonormal(rest, w, _MEMORIES)])
+    found = laws(phi)
     covariances = np.array([law.covariance for law in found])
-    responses = np.einsum("at,htb->hab", phi * weights(t), np.array([law.mean_response for law in found]))
+    responses = np.einsum("at,htb->hab", phi * w, np.array([law.mean_response for law in found]))
     return Modes(
         phi,
         np.concatenate([_residual_kernels(len(phi)), _leading(covariances, _FIELDS)]),
         _leading(responses, _REACTIONS),
     )
+
+
+def _orthonormal(rows: Array, w: Array, count: int) -> Array:
+    """The `count` leading functions of time, orthonormal under the weights w, that make up the rows."""
+    return np.linalg.svd(rows * np.sqrt(w), full_matrices=False)[2][:count] / np.sqrt(w)
 
 
 def _residual_kernels(n_f: int) -> Array:
