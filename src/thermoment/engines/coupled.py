@@ -6,7 +6,7 @@ With the tables of one node (docs/theory.md), for every node i at its effective 
     q_k  = sum_j W_ij^2 field_k(h'_j)         the covariance of the fluctuating field
     o_k  = sum_j W_ij W_ji memory_k(h'_j)     how node i's own fluctuation comes back through its neighbours
     h'_i = h_i + sum_a shift_a(h'_i) g_a      the constant drive that moves E[x_i] as much as the mean field does
-    m_p  = M_p + rest_pa g_a + square_p g_1^2 + by_field_pk q_k + by_memory_pk o_k       all at h'_i
+    m_p  = M_p + rest_pa g_a + square_pab g_a g_b + by_field_pk q_k + by_memory_pk o_k       all at h'_i
     a_a  = the same for the mean trajectory
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from scipy.interpolate import CubicSpline
 
-from thermoment.engines.tables import Tables
+from thermoment.engines.tables import SQUARES, TOP, Tables
 
 TOLERANCE = 1e-5
 """Self-consistency: the last round moved no node's effective drive by more than this."""
@@ -36,24 +36,39 @@ class Lookup(NamedTuple):
     pieces: jax.Array
     """(H - 1, 4, E)"""
 
-    def __call__(self, h: jax.Array) -> jax.Array:
-        """Rows of the table at the drives h: (*h.shape, E)."""
+    def cell(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The interval of the table that |h| lies in, and where in it, from 0 to 1."""
         u = jnp.arcsinh(jnp.abs(h) / self.scale) / self.spacing
         cell = jnp.clip(u.astype(jnp.int32), 0, len(self.pieces) - 1)
-        f = (u - cell.astype(u.dtype))[..., None]
+        return cell, u - cell.astype(u.dtype)
+
+    def __call__(self, h: jax.Array) -> jax.Array:
+        """Rows of the table at the drives h: (*h.shape, E)."""
+        cell, f = self.cell(h)
+        f = f[..., None]
         c = self.pieces[cell]
         value = ((c[..., 0, :] * f + c[..., 1, :]) * f + c[..., 2, :]) * f + c[..., 3, :]
         sign = jnp.where(h < 0, -1.0, 1.0).astype(value.dtype)[..., None]
         return value * jnp.where(self.odd == 1, sign, 1)
 
 
+class Law(NamedTuple):
+    """The law of one node at t_final, standardised, to draw replicas from."""
+
+    moments: Lookup
+    """of order 1 to 8"""
+    shape: jax.Array
+    """(H, Z)"""
+
+
 class Node(NamedTuple):
     """What the coupled solution reads of one node: for each round, and for the moments at the end."""
 
     rounds: Lookup
-    """mean (r), shift (r), mean_square (r), field (K), memory (R), mean_rest (r r), mean_by_field (r K), mean_by_memory (r R)"""
+    """mean (r), shift (r), field (K), memory (R), mean_square (r Q), mean_rest (r r), mean_by_field (r K), ...by_memory (r R)"""
     end: Lookup
-    """for each order: M, square, rest (r), by_field (K), by_memory (R)"""
+    """for each order: M, square (Q), rest (r), by_field (K), by_memory (R)"""
+    law: "Law"
     sizes: "Sizes"
 
 
@@ -74,9 +89,9 @@ def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_o
     rounds = [
         (tables.mean, 1),
         (tables.shift, 0),
-        (tables.mean_square, 1),
         (keep * tables.field, 0),
         (keep * tables.memory, 0),
+        (tables.mean_square.reshape(H, -1), 1),
         (tables.mean_rest.reshape(H, -1), 0),
         (tables.mean_by_field.reshape(H, -1), 1),
         (tables.mean_by_memory.reshape(H, -1), 1),
@@ -85,12 +100,16 @@ def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_o
     for p in orders:
         end += [
             (tables.moments[:, p - 1, None], p % 2),
-            (tables.square[:, p - 1, None], p % 2),
+            (tables.square[:, p - 1], p % 2),
             (tables.rest[:, p - 1], 1 - p % 2),
             (tables.by_field[:, p - 1], p % 2),
             (tables.by_memory[:, p - 1], p % 2),
         ]
-    return Node(_lookup(tables, rounds, dtype), _lookup(tables, end, dtype), Sizes(r, K, R))
+    law = Law(
+        _lookup(tables, [(tables.shape_moments[:, [p - 1]], p % 2) for p in range(1, TOP + 1)], dtype),
+        jnp.asarray(tables.shape.astype(dtype)),
+    )
+    return Node(_lookup(tables, rounds, dtype), _lookup(tables, end, dtype), law, Sizes(r, K, R))
 
 
 def _lookup(tables: Tables, columns: list[tuple[Any, int]], dtype: str) -> Lookup:
@@ -126,6 +145,11 @@ def _couple(W: jax.Array, a: jax.Array) -> jax.Array:
     return jnp.dot(a.reshape(-1, a.shape[-1]), W.T, precision=lax.Precision.HIGHEST).reshape(a.shape)
 
 
+def _products(g: jax.Array) -> jax.Array:
+    """g_a g_b for the pairs in `SQUARES`: (Q, S, N)."""
+    return jnp.stack([g[a] * g[b] for a, b in SQUARES])
+
+
 def _second_order(field: jax.Array, memory: jax.Array, W: jax.Array) -> tuple[jax.Array, jax.Array]:
     """q and o: (K, S, N), (R, S, N) from the covariance and memory of all nodes."""
     return _couple(W * W, field), _couple(W * W.T, memory)
@@ -134,14 +158,15 @@ def _second_order(field: jax.Array, memory: jax.Array, W: jax.Array) -> tuple[ja
 def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Array:
     """One round of self-consistency: (h', g) to (h', g)."""
     r, K, R = node.sizes
+    Q = len(SQUARES)
     g = state[1:]
     row = jnp.moveaxis(node.rounds(state[0]), -1, 0)
-    mean, shift, square, field, memory, rest, by_field, by_memory = jnp.split(
-        row, np.cumsum([r, r, r, K, R, r * r, r * K]), axis=0
+    mean, shift, field, memory, square, rest, by_field, by_memory = jnp.split(
+        row, np.cumsum([r, r, K, R, r * Q, r * r, r * K]), axis=0
     )
     q, o = _second_order(field, memory, W)
     shape = h.shape
-    a = mean + square * g[0] ** 2
+    a = mean + (square.reshape(r, Q, *shape) * _products(g)).sum(axis=1)
     a = a + (rest.reshape(r, r, *shape) * g).sum(axis=1)
     a = a + (by_field.reshape(r, K, *shape) * q).sum(axis=1) + (by_memory.reshape(r, R, *shape) * o).sum(axis=1)
     g = _couple(W, a)
@@ -151,13 +176,14 @@ def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Arra
 def _at_end(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Array:
     r, K, R = node.sizes
     g = state[1:]
-    field, memory = jnp.split(jnp.moveaxis(node.rounds(state[0])[..., 3 * r : 3 * r + K + R], -1, 0), [K])
+    field, memory = jnp.split(jnp.moveaxis(node.rounds(state[0])[..., 2 * r : 2 * r + K + R], -1, 0), [K])
     q, o = _second_order(field, memory, W)
     row = jnp.moveaxis(node.end(state[0]), -1, 0)
     moments = []
-    for part in jnp.split(row, row.shape[0] // (2 + r + K + R)):
-        M, square, rest, by_field, by_memory = jnp.split(part, np.cumsum([1, 1, r, K]))
-        m = M[0] + square[0] * g[0] ** 2 + (rest * g).sum(axis=0)
+    Q = len(SQUARES)
+    for part in jnp.split(row, row.shape[0] // (1 + Q + r + K + R)):
+        M, square, rest, by_field, by_memory = jnp.split(part, np.cumsum([1, Q, r, K]))
+        m = M[0] + (square * _products(g)).sum(axis=0) + (rest * g).sum(axis=0)
         moments.append(m + (by_field * q).sum(axis=0) + (by_memory * o).sum(axis=0))
     return jnp.stack(moments, axis=1)
 
