@@ -26,6 +26,10 @@ TOLERANCE = 1e-5
 MOST_ROUNDS = 100
 
 
+ERROR_OF_FIRST, ERROR_OF_SECOND = 1e-3, 1.5
+"""Parts of the first and, times k, of the second order that the error is estimated at."""
+
+
 class Lookup(NamedTuple):
     """Cubic pieces of tables in u = asinh(|h| / scale), and how a row of them is divided."""
 
@@ -67,7 +71,7 @@ class Node(NamedTuple):
     rounds: Lookup
     """mean (r), shift (r), field (K), memory (R), mean_square (r Q), mean_rest (r r), mean_by_field (r K), ...by_memory (r R)"""
     end: Lookup
-    """for each order: M, square (Q), rest (r), by_field (K), by_memory (R)"""
+    """for each order: M, dM/dh, square (Q), rest (r), by_field (K), by_memory (R)"""
     law: "Law"
     sizes: "Sizes"
 
@@ -100,6 +104,7 @@ def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_o
     for p in orders:
         end += [
             (tables.moments[:, p - 1, None], p % 2),
+            (tables.slope[:, p - 1, None], 1 - p % 2),
             (tables.square[:, p - 1], p % 2),
             (tables.rest[:, p - 1], 1 - p % 2),
             (tables.by_field[:, p - 1], p % 2),
@@ -132,7 +137,47 @@ def moments_of_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
 
     A pure function, differentiable in h and W (implicitly, at the cost of about two more solutions).
     """
-    return _at_end(h, W, node, effective_drive(h, W, node))
+    return solution(h, W, node).moments
+
+
+class Solution(NamedTuple):
+    """The coupled nodes' moments and what they came from."""
+
+    moments: jax.Array
+    """(S, len(orders), N)"""
+    drive: jax.Array
+    """h': (S, N)"""
+    error: jax.Array
+    """estimated mean square error over the nodes: (S, len(orders))"""
+
+
+def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
+    """Solves for the effective drives, then reads the moments and estimates their error.
+
+    The expansion in W goes on by a factor k per order, k_i^2 = sum_j (W_ij dM_1/dh_j)^2, the gain of one more
+    neighbour: what is left out is about k times the part of second order. The modes leave out a part in a thousand of
+    the first order. Factors from the scan in docs/accuracy.md.
+    """
+    r, K, R = node.sizes
+    state = effective_drive(h, W, node)
+    drive, g = state[0], state[1:]
+    field, memory = jnp.split(jnp.moveaxis(node.rounds(drive)[..., 2 * r : 2 * r + K + R], -1, 0), [K])
+    q, o = _second_order(field, memory, W)
+    row = jnp.moveaxis(node.end(drive), -1, 0)
+    moments, first, second, slopes = [], [], [], []
+    Q = len(SQUARES)
+    for part in jnp.split(row, row.shape[0] // (2 + Q + r + K + R)):
+        M, slope, square, rest, by_field, by_memory = jnp.split(part, np.cumsum([1, 1, Q, r, K]))
+        beyond = (square * _products(g)).sum(axis=0) + (rest * g).sum(axis=0)
+        beyond = beyond + (by_field * q).sum(axis=0) + (by_memory * o).sum(axis=0)
+        moments.append(M[0] + beyond)
+        first.append(slope[0] * (drive - h))
+        second.append(beyond)
+        slopes.append(slope[0])
+    k2 = _couple(W * W, slopes[0] ** 2).mean(axis=-1, keepdims=True)
+    squares = [(jnp.stack(part, axis=1) ** 2).mean(axis=-1) for part in (first, second)]
+    error = ERROR_OF_FIRST**2 * squares[0] + ERROR_OF_SECOND**2 * k2 * squares[1]
+    return Solution(jnp.stack(moments, axis=1), drive, error)
 
 
 def effective_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
@@ -171,21 +216,6 @@ def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Arra
     a = a + (by_field.reshape(r, K, *shape) * q).sum(axis=1) + (by_memory.reshape(r, R, *shape) * o).sum(axis=1)
     g = _couple(W, a)
     return jnp.concatenate([(h + (shift * g).sum(axis=0))[None], g])
-
-
-def _at_end(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Array:
-    r, K, R = node.sizes
-    g = state[1:]
-    field, memory = jnp.split(jnp.moveaxis(node.rounds(state[0])[..., 2 * r : 2 * r + K + R], -1, 0), [K])
-    q, o = _second_order(field, memory, W)
-    row = jnp.moveaxis(node.end(state[0]), -1, 0)
-    moments = []
-    Q = len(SQUARES)
-    for part in jnp.split(row, row.shape[0] // (1 + Q + r + K + R)):
-        M, square, rest, by_field, by_memory = jnp.split(part, np.cumsum([1, Q, r, K]))
-        m = M[0] + (square * _products(g)).sum(axis=0) + (rest * g).sum(axis=0)
-        moments.append(m + (by_field * q).sum(axis=0) + (by_memory * o).sum(axis=0))
-    return jnp.stack(moments, axis=1)
 
 
 def _iterate(step: Any, start: jax.Array) -> jax.Array:

@@ -5,22 +5,33 @@ An approximation in the coupling, not in the noise: exact for uncoupled nodes, s
 """
 
 import math
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment.engines import Array, Outcome, Report, Task
-from thermoment.engines.coupled import MOST_ROUNDS, Node, _at_end, effective_drive, node
+from thermoment.engines.coupled import MOST_ROUNDS, Node, Solution, node, solution
+from thermoment.engines.finite import fluctuation
 from thermoment.engines.tables import RANGES, tables
+from thermoment.noise import round_keys
+from thermoment.physics import Dynamics
 from thermoment.validation import invalid
 
-# Nodes of all samples solved together: a chunk's arrays stay in the cache of a CPU, or fill a GPU.
-_CHUNK = {"cpu": 2**14}
-_LARGEST_CHUNK = 2**20
+# Nodes of all samples solved together: on a CPU a chunk's arrays should stay in its cache.
+_CHUNK_ON_CPU, _CHUNK = 2**14, 2**20
+# Of an error estimate beyond this part of the nodes' spread the user is warned: sampling 1/0.02^2 = 2500 replicas
+# does as well.
+_TOLERATED = 0.02
+# Every node's tables resolve this temperature; below, the density of a driven node is too narrow for the cells.
+_COLDEST = 1e-3
+# The error of the tables themselves, in units of the moments' size.
+_TABLES = 1e-5
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class MeanField:
 
     dtype: str = "float32"
     next_order: bool = True
-    """False leaves plain mean field."""
+    """False leaves plain mean field, to show what the rest is worth; the error estimate does not cover it."""
     name = "meanfield"
 
     def __post_init__(self) -> None:
@@ -37,44 +48,80 @@ class MeanField:
             raise invalid("dtype", 'be "float32" or "float64"', repr(self.dtype))
 
     def status(self) -> str:
-        devices = jax.local_devices()
-        return f"JAX {jax.__version__} on {devices[0].device_kind} in {self.dtype}"
+        return f"JAX {jax.__version__} on {jax.local_devices()[0].device_kind} in {self.dtype}"
 
     def check(self, task: Task) -> None:
-        if task.dynamics.kT == 0:
-            raise invalid("kT", "be positive for the meanfield engine", task.dynamics.kT)
+        dynamics, clip = task.dynamics, task.protocol.clip
+        if dynamics.kT < _COLDEST:
+            raise invalid("kT", f"be at least {_COLDEST} for the meanfield engine", dynamics.kT)
         strongest = float(np.abs(task.drive).max())
         if strongest > RANGES[-1]:
-            raise invalid("inputs", f"give drives up to {RANGES[-1]} for the meanfield engine", f"driving to {strongest:.4g}")
+            raise invalid("drive", f"be at most {RANGES[-1]} for the meanfield engine", f"up to {strongest:.4g}")
+        outermost = _outermost(dynamics, strongest)
+        if clip < outermost:
+            raise invalid("clip", f"be at least {outermost:.3g}, beyond all nodes: the meanfield engine has none", clip)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
+        orders = task.protocol.orders
+        raw = np.empty((task.n_samples, len(orders), task.n_nodes))
+        squared = np.zeros(len(orders))
+        spread = 0.0
         done = 0
-        ranges = _ranges(task)
-        for h_max in np.unique(ranges):
-            which = np.flatnonzero(ranges == h_max)
-            one = node(tables(task.dynamics, task.protocol.t_final, float(h_max)), task.protocol.orders, self.dtype, self.next_order)
-            for part, found in self._chunks(task, which, one):
-                raw[part] = found
-                done += len(part)
-                report(done)
-        return Outcome(raw, 0)
+        for part, found in self._chunks(task):
+            wanted = [_orders(task).index(p) for p in orders]
+            raw[part] = found.moments[:, wanted]
+            squared += found.error[:, wanted].sum(axis=0)
+            spread += float((found.moments[:, 1] - found.moments[:, 0] ** 2).clip(0).mean(axis=-1).sum())
+            done += len(part)
+            report(done)
+        size = np.sqrt((raw**2).mean(axis=(0, 2)))
+        error = np.sqrt(squared / task.n_samples) + _TABLES * size
+        spread = math.sqrt(spread / task.n_samples)
+        if float(error[0]) > _TOLERATED * spread ** orders[0]:
+            warnings.warn(
+                f"The coupling is strong for the meanfield engine: its error in m_{orders[0]} is estimated at "
+                f"{error[0]:.2g}, beside a spread of the nodes of {spread:.2g}. Sample instead, for example with "
+                f"engine='xla'.",
+                stacklevel=4,
+            )
+        return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)})
 
-    def _chunks(self, task: Task, which: NDArray[np.intp], one: Node) -> Any:
-        rows = max(1, _CHUNK.get(jax.default_backend(), _LARGEST_CHUNK) // task.n_nodes)
-        with jax.enable_x64(self.dtype == "float64"):
-            W = jax.device_put(task.W.astype(self.dtype))
-            for start in range(0, len(which), rows):
-                part = which[start : start + rows]
-                h = np.zeros((rows, task.n_nodes), self.dtype)
-                h[: len(part)] = task.drive[part]
-                found = np.asarray(_solve(h, W, one))[: len(part)]
-                if not np.isfinite(found).all():
-                    raise RuntimeError(
-                        f"The coupling is too strong for the meanfield engine: its self-consistency did not converge "
-                        f"in {MOST_ROUNDS} rounds. Sample instead, for example with engine='xla'."
-                    )
-                yield part, found
+    def _chunks(self, task: Task) -> Iterator[tuple[NDArray[np.intp], Solution]]:
+        """Solves the task in chunks of one shape: the samples of each, and what was found for them."""
+        on_cpu = jax.local_devices()[0].platform == "cpu"
+        rows = max(1, (_CHUNK_ON_CPU if on_cpu else _CHUNK) // task.n_nodes)
+        ranges = _ranges(task)
+        # The draws need 64-bit integers. Everything else keeps the dtype asked for.
+        with jax.enable_x64(True):
+            W = jnp.asarray(task.W.astype(self.dtype))
+            keys = jnp.asarray(round_keys(task.protocol.seed, task.stream))
+            for h_max in np.unique(ranges):
+                which = np.flatnonzero(ranges == h_max)
+                table = tables(task.dynamics, task.protocol.t_final, float(h_max))
+                one = node(table, _orders(task), self.dtype, self.next_order)
+                for part in np.split(which, range(rows, len(which), rows)):
+                    h = np.zeros((rows, task.n_nodes), self.dtype)
+                    h[: len(part)] = task.drive[part]
+                    found = _solve(h, W, one)
+                    if task.protocol.n_replicas != math.inf:
+                        ids = np.zeros(rows, np.uint64)
+                        ids[: len(part)] = task.sample_ids[part]
+                        found = _finite(found, one, ids, keys, np.uint32(task.n_replicas), _orders(task))
+                    found = Solution(*(np.asarray(array)[: len(part)] for array in found))  # type: ignore[arg-type]
+                    _check_solution(found)
+                    yield part, found
+
+
+def _orders(task: Task) -> tuple[int, ...]:
+    """What is computed: the orders asked for, and 1 and 2, from which spread and error follow."""
+    return tuple(sorted({1, 2, *task.protocol.orders}))
+
+
+def _outermost(dynamics: Dynamics, h: float) -> float:
+    """Where a node that is driven by h hardly ever is: six thermal widths outside its stationary point."""
+    x = float(dynamics.stationary_point(h))
+    stiffness = max(float(dynamics.curvature(x)), 2 * abs(dynamics.J2), math.sqrt(dynamics.J4 * dynamics.kT))
+    return x + 6 * math.sqrt(dynamics.kT / stiffness)
 
 
 def _ranges(task: Task) -> Array:
@@ -84,6 +131,27 @@ def _ranges(task: Task) -> Array:
     return np.asarray(RANGES)[np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1)]
 
 
-@jax.jit
-def _solve(h: jax.Array, W: jax.Array, one: Node) -> jax.Array:
-    return _at_end(h, W, one, effective_drive(h, W, one))
+def _check_solution(found: Solution) -> None:
+    if not np.isfinite(found.moments).all():
+        raise RuntimeError(
+            "The coupling is too strong for the meanfield engine: its self-consistency did not converge in "
+            f"{MOST_ROUNDS} rounds. Sample instead, for example with engine='xla'."
+        )
+    if np.abs(found.drive).max() > 1.02 * RANGES[-1]:
+        raise RuntimeError(
+            f"The coupling drives a node to {np.abs(found.drive).max():.4g}, beyond the {RANGES[-1]} of the "
+            "meanfield engine. Sample instead, for example with engine='xla'."
+        )
+
+
+_solve = jax.jit(solution)
+
+
+@partial(jax.jit, static_argnames="orders")
+def _finite(
+    found: Solution, one: Node, ids: jax.Array, keys: jax.Array, n_replicas: jax.Array, orders: tuple[int, ...]
+) -> Solution:
+    """The solution with the fluctuation of finitely many replicas."""
+    mean, second = found.moments[:, 0], found.moments[:, 1]
+    noise = fluctuation(found.drive, mean, second, orders, one, ids, keys, n_replicas)
+    return found._replace(moments=found.moments + noise)

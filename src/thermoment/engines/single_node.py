@@ -18,6 +18,7 @@ steps double from time to time, after four half steps of backward Euler that smo
 four where both grids are halved, and `richardson` removes them.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ _TAIL_KT = 34.0
 _TAIL_WIDTHS = 8.5
 # Cells of the coarse grid per thermal width, and at least and at most so many cells.
 _CELLS_PER_WIDTH, _LEAST_CELLS, _MOST_CELLS = 3.0, 120, 1500
+# Coarse cells below x = 0 at least: a delta under a strong drive first rings a little over the cells upstream.
+_MARGIN = 40
 # Coarse time steps before the step doubles, from the start and back from the end; and the first of them, as a part of
 # the fastest time. At the end only the slow nodes matter: the fast ones hardly respond.
 _LEVELS = ((16, 0.1), (10, 0.4))
@@ -113,11 +116,9 @@ def grid(dynamics: Dynamics, h: float, low: float, high: float, t_final: float, 
     stiffness = max(float(dynamics.curvature(dynamics.stationary_point(h))), 1e-12)
     width = min(np.sqrt(dynamics.kT / stiffness), np.sqrt(2 * dynamics.mu * dynamics.kT * t_final))
     cells = int(np.clip(np.ceil((high - low) / width * _CELLS_PER_WIDTH), _LEAST_CELLS, _MOST_CELLS))
-    below = max(2, round(-low / (high - low) * cells))
-    dx = -low / below / refine
-    origin = below * refine
-    above = int(np.ceil(high / dx)) + 1
-    return Grid((np.arange(origin + above + 1) - origin) * dx, dx, origin)
+    dx = (high - low) / cells
+    below, above = max(math.ceil(-low / dx), _MARGIN) * refine, math.ceil(high / dx) * refine
+    return Grid((np.arange(below + above + 1) - below) * (dx / refine), dx / refine, below)
 
 
 def times(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
