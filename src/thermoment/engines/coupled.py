@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from scipy.interpolate import CubicSpline
 
+from thermoment.engines.curves import Column, Curves, Shapes, compress
 from thermoment.engines.tables import SQUARES, TOP, Tables
 
 TOLERANCE = 1e-5
@@ -26,53 +26,31 @@ TOLERANCE = 1e-5
 MOST_ROUNDS = 100
 
 
+# Relative errors that do not matter in what is of first order in the coupling, and of second.
+_FIRST, _SECOND = 1e-4, 1e-3
 ERROR_OF_FIRST, ERROR_OF_SECOND = 1e-3, 1.5
 """Parts of the first and, times k, of the second order that the error is estimated at."""
-
-
-class Lookup(NamedTuple):
-    """Cubic pieces of tables in u = asinh(|h| / scale), and how a row of them is divided."""
-
-    scale: jax.Array
-    spacing: jax.Array
-    odd: jax.Array
-    """(E,): 1 for what is odd in h, 0 for what is even"""
-    pieces: jax.Array
-    """(H - 1, 4, E)"""
-
-    def cell(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The interval of the table that |h| lies in, and where in it, from 0 to 1."""
-        u = jnp.arcsinh(jnp.abs(h) / self.scale) / self.spacing
-        cell = jnp.clip(u.astype(jnp.int32), 0, len(self.pieces) - 1)
-        return cell, u - cell.astype(u.dtype)
-
-    def __call__(self, h: jax.Array) -> jax.Array:
-        """Rows of the table at the drives h: (*h.shape, E)."""
-        cell, f = self.cell(h)
-        f = f[..., None]
-        c = self.pieces[cell]
-        value = ((c[..., 0, :] * f + c[..., 1, :]) * f + c[..., 2, :]) * f + c[..., 3, :]
-        sign = jnp.where(h < 0, -1.0, 1.0).astype(value.dtype)[..., None]
-        return value * jnp.where(self.odd == 1, sign, 1)
 
 
 class Law(NamedTuple):
     """The law of one node at t_final, standardised, to draw replicas from."""
 
-    moments: Lookup
+    moments: Curves
     """of order 1 to 8"""
     shape: jax.Array
     """(H, Z)"""
 
 
 class Node(NamedTuple):
-    """What the coupled solution reads of one node: for each round, and for the moments at the end."""
+    """What the coupled solution reads of one node."""
 
-    rounds: Lookup
-    """mean (r), shift (r), field (K), memory (R), mean_square (r Q), mean_rest (r r), mean_by_field (r K), ...by_memory (r R)"""
-    end: Lookup
+    shapes: Shapes
+    rounds: Curves
+    """mean (r), shift (r), field (K), memory (R); for the mean's modes: square (r Q), rest (r r), by_field (r K),
+    by_memory (r R)"""
+    end: Curves
     """for each order: M, dM/dh, square (Q), rest (r), by_field (K), by_memory (R)"""
-    law: "Law"
+    law: Law
     sizes: "Sizes"
 
 
@@ -87,48 +65,38 @@ class Sizes(NamedTuple):
 
 def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True) -> Node:
     """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
-    r, K, R = tables.mean.shape[1], tables.field.shape[1], tables.memory.shape[1]
+    H, r = tables.mean.shape
+    K, R = tables.field.shape[1], tables.memory.shape[1]
     keep = 1.0 if next_order else 0.0
-    H = len(tables.h)
+
+    def of_mean(table: Any, odd: int, tolerance: float) -> Column:
+        return Column(table.reshape(H, -1), odd, tolerance)
+
     rounds = [
-        (tables.mean, 1),
-        (tables.shift, 0),
-        (keep * tables.field, 0),
-        (keep * tables.memory, 0),
-        (tables.mean_square.reshape(H, -1), 1),
-        (tables.mean_rest.reshape(H, -1), 0),
-        (tables.mean_by_field.reshape(H, -1), 1),
-        (tables.mean_by_memory.reshape(H, -1), 1),
+        Column(tables.mean, 1),
+        Column(tables.shift, 0),
+        Column(keep * tables.field, 0, _SECOND),
+        Column(keep * tables.memory, 0, _SECOND),
+        of_mean(tables.mean_square, 1, _SECOND),
+        of_mean(tables.mean_rest, 0, _FIRST),
+        of_mean(tables.mean_by_field, 1, _SECOND),
+        of_mean(tables.mean_by_memory, 1, _SECOND),
     ]
     end = []
     for p in orders:
+        odd, even = p % 2, 1 - p % 2
         end += [
-            (tables.moments[:, p - 1, None], p % 2),
-            (tables.slope[:, p - 1, None], 1 - p % 2),
-            (tables.square[:, p - 1], p % 2),
-            (tables.rest[:, p - 1], 1 - p % 2),
-            (tables.by_field[:, p - 1], p % 2),
-            (tables.by_memory[:, p - 1], p % 2),
+            Column(tables.moments[:, p - 1, None], odd),
+            Column(tables.slope[:, p - 1, None], even, _SECOND),
+            Column(tables.square[:, p - 1], odd, _SECOND),
+            Column(tables.rest[:, p - 1], even, _FIRST),
+            Column(tables.by_field[:, p - 1], odd, _SECOND),
+            Column(tables.by_memory[:, p - 1], odd, _SECOND),
         ]
-    law = Law(
-        _lookup(tables, [(tables.shape_moments[:, [p - 1]], p % 2) for p in range(1, TOP + 1)], dtype),
-        jnp.asarray(tables.shape.astype(dtype)),
-    )
-    return Node(_lookup(tables, rounds, dtype), _lookup(tables, end, dtype), law, Sizes(r, K, R))
-
-
-def _lookup(tables: Tables, columns: list[tuple[Any, int]], dtype: str) -> Lookup:
-    u = np.arcsinh(tables.h / tables.scale)
-    u = np.linspace(0, u[-1], len(u))
-    spacing = u[1]
-    pieces = CubicSpline(u / spacing, np.concatenate([c for c, _ in columns], axis=1)).c
-    odd = np.concatenate([np.full(c.shape[1], parity) for c, parity in columns])
-    kind = np.dtype(dtype).type
-    return Lookup(
-        jnp.asarray(kind(tables.scale)),
-        jnp.asarray(kind(spacing)),
-        jnp.asarray(odd, jnp.int8),
-        jnp.asarray(np.moveaxis(pieces, 0, 1).astype(dtype)),
+    law = [Column(tables.shape_moments[:, [p - 1]], p % 2, _FIRST) for p in range(1, TOP + 1)]
+    shapes, curves = compress(tables.h, tables.scale.item(), [rounds, end, law], dtype)
+    return Node(
+        shapes, curves[0], curves[1], Law(curves[2], jnp.asarray(tables.shape.astype(dtype))), Sizes(r, K, R)
     )
 
 
@@ -161,15 +129,16 @@ def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
     r, K, R = node.sizes
     state = effective_drive(h, W, node)
     drive, g = state[0], state[1:]
-    field, memory = jnp.split(jnp.moveaxis(node.rounds(drive)[..., 2 * r : 2 * r + K + R], -1, 0), [K])
-    q, o = _second_order(field, memory, W)
-    row = jnp.moveaxis(node.end(drive), -1, 0)
+    shapes = _kept(node.shapes(drive))
+    kernels = Curves(*(part[2 * r : 2 * r + K + R] for part in node.rounds))
+    q, o = _kept(_second_order(*_split(kernels(shapes, drive), (K, R)), W))
+    lengths = (1, 1, len(SQUARES), r, K, R)
+    table = _kept(node.end(shapes, drive))
+    products = _products(g)
     moments, first, second, slopes = [], [], [], []
-    Q = len(SQUARES)
-    for part in jnp.split(row, row.shape[0] // (2 + Q + r + K + R)):
-        M, slope, square, rest, by_field, by_memory = jnp.split(part, np.cumsum([1, 1, Q, r, K]))
-        beyond = (square * _products(g)).sum(axis=0) + (rest * g).sum(axis=0)
-        beyond = beyond + (by_field * q).sum(axis=0) + (by_memory * o).sum(axis=0)
+    for part in jnp.split(table, len(table) // sum(lengths)):
+        M, slope, square, rest, by_field, by_memory = _split(part, lengths)
+        beyond = _sum(square, products) + _sum(rest, g) + _sum(by_field, q) + _sum(by_memory, o)
         moments.append(M[0] + beyond)
         first.append(slope[0] * (drive - h))
         second.append(beyond)
@@ -200,22 +169,44 @@ def _second_order(field: jax.Array, memory: jax.Array, W: jax.Array) -> tuple[ja
     return _couple(W * W, field), _couple(W * W.T, memory)
 
 
+def _sum(table: jax.Array, fields: jax.Array) -> jax.Array:
+    """sum_k table_k fields_k, written out: XLA on the CPU vectorises this, and not a reduction over a short axis."""
+    total = table[0] * fields[0]
+    for k in range(1, len(fields)):
+        total = total + table[k] * fields[k]
+    return total
+
+
 def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Array:
     """One round of self-consistency: (h', g) to (h', g)."""
     r, K, R = node.sizes
-    Q = len(SQUARES)
     g = state[1:]
-    row = jnp.moveaxis(node.rounds(state[0]), -1, 0)
-    mean, shift, field, memory, square, rest, by_field, by_memory = jnp.split(
-        row, np.cumsum([r, r, K, R, r * Q, r * r, r * K]), axis=0
+    table = _kept(node.rounds(node.shapes(state[0]), state[0]))
+    mean, shift, field, memory, square, rest, by_field, by_memory = _split(
+        table, (r, r, K, R, r * len(SQUARES), r * r, r * K, r * R)
     )
-    q, o = _second_order(field, memory, W)
-    shape = h.shape
-    a = mean + (square.reshape(r, Q, *shape) * _products(g)).sum(axis=1)
-    a = a + (rest.reshape(r, r, *shape) * g).sum(axis=1)
-    a = a + (by_field.reshape(r, K, *shape) * q).sum(axis=1) + (by_memory.reshape(r, R, *shape) * o).sum(axis=1)
-    g = _couple(W, a)
-    return jnp.concatenate([(h + (shift * g).sum(axis=0))[None], g])
+    q, o = _kept(_second_order(field, memory, W))
+    products = _products(g)
+
+    def mean_on(a: int) -> jax.Array:
+        def part(table: jax.Array) -> jax.Array:
+            return table[a * len(table) // r : (a + 1) * len(table) // r]
+
+        second = _sum(part(square), products) + _sum(part(by_field), q) + _sum(part(by_memory), o)
+        return mean[a] + _sum(part(rest), g) + second
+
+    g = _kept(_couple(W, jnp.stack([mean_on(a) for a in range(r)])))
+    return jnp.concatenate([(h + _sum(shift, g))[None], g])
+
+
+def _split(table: jax.Array, lengths: tuple[int, ...]) -> list[jax.Array]:
+    ends = np.cumsum(lengths)
+    return [table[end - n : end] for n, end in zip(lengths, ends, strict=True)]
+
+
+def _kept(value: Any) -> Any:
+    """`value`, in memory: XLA on the CPU would otherwise compute it again for every use."""
+    return lax.optimization_barrier(value)
 
 
 def _iterate(step: Any, start: jax.Array) -> jax.Array:

@@ -55,11 +55,11 @@ def fluctuation(
     """
     dtype = drive.dtype
     spread = jnp.sqrt(jnp.maximum(second - mean**2, 0))
-    cell, f = node.law.moments.cell(drive)
+    cell, f = node.shapes.cell(drive)
     width = node.law.shape.shape[1]
     table = node.law.shape.reshape(-1)
     sign = jnp.where(drive < 0, -1, 1).astype(dtype)
-    y_moments = jnp.moveaxis(node.law.moments(drive), -1, 0)
+    y_moments = node.law.moments(node.shapes(drive), drive)
     # sign * |law|: a node at -h is the mirror image of one at h.
     per_interval = dtype.type((len(NORMALS) - 1) / (NORMALS[-1] - NORMALS[0]))
 
@@ -74,8 +74,8 @@ def fluctuation(
         x = mean + spread * sign * (low * (1 - f) + high * f)
         return sums + jnp.stack([x**p for p in orders], axis=1)
 
-    draws = jnp.minimum(n_replicas, MOST_DRAWS)
-    sums = lax.fori_loop(0, draws, draw, jnp.zeros((drive.shape[0], len(orders), drive.shape[1]), dtype))
+    draws = jnp.minimum(n_replicas, MOST_DRAWS).astype(jnp.int64)
+    sums = lax.fori_loop(jnp.int64(0), draws, draw, jnp.zeros((drive.shape[0], len(orders), drive.shape[1]), dtype))
     expected = []
     for p in orders:
         terms = [comb(p, k) * mean ** (p - k) * spread**k * y_moments[k - 1] for k in range(1, p + 1)]

@@ -7,6 +7,7 @@ An approximation in the coupling, not in the noise: exact for uncoupled nodes, s
 import math
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +20,7 @@ from thermoment.engines import Array, Outcome, Report, Task
 from thermoment.engines.coupled import MOST_ROUNDS, Node, Solution, node, solution
 from thermoment.engines.finite import fluctuation
 from thermoment.engines.tables import RANGES, tables
+from thermoment.engines.xla import _cores
 from thermoment.noise import round_keys
 from thermoment.physics import Dynamics
 from thermoment.validation import invalid
@@ -90,26 +92,35 @@ class MeanField:
         """Solves the task in chunks of one shape: the samples of each, and what was found for them."""
         on_cpu = jax.local_devices()[0].platform == "cpu"
         rows = max(1, (_CHUNK_ON_CPU if on_cpu else _CHUNK) // task.n_nodes)
-        ranges = _ranges(task)
-        # The draws need 64-bit integers. Everything else keeps the dtype asked for.
+        ranges, orders = _ranges(task), _orders(task)
+        # Everything keeps the dtype asked for, but the draws need 64-bit integers.
         with jax.enable_x64(True):
             W = jnp.asarray(task.W.astype(self.dtype))
             keys = jnp.asarray(round_keys(task.protocol.seed, task.stream))
-            for h_max in np.unique(ranges):
-                which = np.flatnonzero(ranges == h_max)
-                table = tables(task.dynamics, task.protocol.t_final, float(h_max))
-                one = node(table, _orders(task), self.dtype, self.next_order)
-                for part in np.split(which, range(rows, len(which), rows)):
-                    h = np.zeros((rows, task.n_nodes), self.dtype)
-                    h[: len(part)] = task.drive[part]
-                    found = _solve(h, W, one)
-                    if task.protocol.n_replicas != math.inf:
-                        ids = np.zeros(rows, np.uint64)
-                        ids[: len(part)] = task.sample_ids[part]
-                        found = _finite(found, one, ids, keys, np.uint32(task.n_replicas), _orders(task))
-                    found = Solution(*(np.asarray(array)[: len(part)] for array in found))  # type: ignore[arg-type]
-                    _check_solution(found)
-                    yield part, found
+
+        def one(job: tuple[NDArray[np.intp], Node]) -> tuple[NDArray[np.intp], Solution]:
+            part, one_node = job
+            h = np.zeros((rows, task.n_nodes), self.dtype)
+            h[: len(part)] = task.drive[part]
+            ids = np.zeros(rows, np.uint64)
+            ids[: len(part)] = task.sample_ids[part]
+            with jax.enable_x64(True):  # the setting belongs to the thread
+                found = _solve(h, W, one_node)
+                if task.protocol.n_replicas != math.inf:
+                    found = _finite(found, one_node, ids, keys, np.uint32(task.n_replicas), orders)
+                found = Solution(*(array[: len(part)] for array in jax.device_get(found)))
+            _check_solution(found)
+            return part, found
+
+        jobs = []
+        for h_max in np.unique(ranges):
+            table = tables(task.dynamics, task.protocol.t_final, float(h_max))
+            with jax.enable_x64(True):
+                one_node = node(table, orders, self.dtype, self.next_order)
+            which = np.flatnonzero(ranges == h_max)
+            jobs += [(part, one_node) for part in np.split(which, range(rows, len(which), rows))]
+        with ThreadPoolExecutor(_cores() if on_cpu else 2) as pool:
+            yield from pool.map(one, jobs)
 
 
 def _orders(task: Task) -> tuple[int, ...]:

@@ -66,7 +66,7 @@ class Tables:
     """
 
     scale: Array
-    """()"""
+    """(1,)"""
     h: Array
     """(H,)"""
     t: Array
@@ -181,7 +181,7 @@ def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
     found = {name: richardson(coarse[name], fine[name]) for name in fine}
     # Not smooth in the cells: extrapolation would not help.
     found |= {name: fine[name] for name in ("quantiles", "missed")}
-    return _assemble(found, modes, np.array(scale), h, fine_t)
+    return _assemble(found, modes, np.array([scale]), h, fine_t)
 
 
 def _scale(dynamics: Dynamics) -> float:
