@@ -93,9 +93,7 @@ def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_o
         ]
     law = [Column(tables.shape_moments[:, [p - 1]], p % 2, _FIRST) for p in range(1, TOP + 1)]
     shapes, curves = compress(tables.h, tables.scale.item(), [rounds, end, law], dtype)
-    return Node(
-        shapes, curves[0], curves[1], Law(curves[2], jnp.asarray(tables.shape.astype(dtype))), Sizes(r, K, R)
-    )
+    return Node(shapes, curves[0], curves[1], Law(curves[2], jnp.asarray(tables.shape.astype(dtype))), Sizes(r, K, R))
 
 
 def moments_of_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:

@@ -269,9 +269,7 @@ def mean_and_memory(
     return np.array([float(cells.x @ P[:, 0]) for P in densities]), memory
 
 
-def solve(
-    dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np.intp], modes: Modes, top: int
-) -> Law:
+def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np.intp], modes: Modes, top: int) -> Law:
     """Solves the equations of this module for one drive on one grid; moments up to order `top`.
 
     `parts` (T,) are the steps within each interval of t; the modes are straight between the points of t.
@@ -351,7 +349,7 @@ def _quantiles(cells: Grid, P: Array) -> Array:
     for _ in range(2):
         P = np.convolve(P, [0.25, 0.5, 0.25], mode="same")
     noise = 10 * max(float(-P.min()), 1e-15)
-    P = np.maximum(P - noise * (P < noise), 0.0)
+    P = np.maximum(P - noise * (noise > P), 0.0)
     below, above = np.cumsum(P)[:-1], np.cumsum(P[::-1])[::-1][1:]
     face = (cells.x[1:] + cells.x[:-1]) / 2
     z = np.where(below < 0.5, ndtri(np.minimum(below, 0.5)), -ndtri(np.minimum(above, 0.5)))

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,21 +121,29 @@ def tables(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
 
 @cache
 def _kept(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
-    path = cache_folder() / f"node-{_name(dynamics, t_final, h_max)}.safetensors"
+    facts = {"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max}
+    path = cache_folder() / f"node-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.safetensors"
     names = [field.name for field in fields(Tables)]
     try:
-        tensors, _ = read_tensors(path, "node", names)
-        if all(np.isfinite(array).all() for array in tensors.values()):
+        tensors, text = read_tensors(path, "node", names)
+        if json.loads(text)["digest"] == _digest(tensors):
             return Tables(**tensors)
     except (OSError, ValueError, KeyError):
         pass  # absent or damaged: built anew
     built = build(dynamics, t_final, h_max)
+    tensors = {name: getattr(built, name) for name in names}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(path, "node", {name: getattr(built, name) for name in names}, _facts(dynamics, t_final, h_max))
+        write_tensors(path, "node", tensors, json.dumps(facts | {"digest": _digest(tensors)}))
     except OSError:
         pass  # a folder that cannot be written to costs the next process a few seconds, no more
     return built
+
+
+def _digest(tensors: dict[str, NDArray[Any]]) -> str:
+    return hashlib.sha256(
+        b"".join(np.ascontiguousarray(tensors[name]).tobytes() for name in sorted(tensors))
+    ).hexdigest()
 
 
 def cache_folder() -> Path:
@@ -143,14 +152,6 @@ def cache_folder() -> Path:
     if own:
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
-
-
-def _facts(dynamics: Dynamics, t_final: float, h_max: float) -> str:
-    return json.dumps({"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max})
-
-
-def _name(dynamics: Dynamics, t_final: float, h_max: float) -> str:
-    return hashlib.sha256(_facts(dynamics, t_final, h_max).encode()).hexdigest()
 
 
 def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
@@ -305,7 +306,9 @@ def _collect(laws: list[Law], t: Array, modes: Modes) -> dict[str, Array]:
     mean = np.array([law.mean for law in laws])
     inside = projected("mean")
     missed = ((mean - inside @ modes.phi[1 : 1 + _MODES]) ** 2) @ weights(t) / t[-1]
-    found = {name: np.array([getattr(law, name) for law in laws]) for name in ("moments", "response", "second", "quantiles")}
+    found = {
+        name: np.array([getattr(law, name) for law in laws]) for name in ("moments", "response", "second", "quantiles")
+    }
     found |= {name: np.array([getattr(law, name) for law in laws]) for name in ("reaction", "covariance")}
     found |= {name: projected(name) for name in ("mean_response", "mean_second", "mean_reaction")}
     kernel = np.einsum("at,htb->hab", modes.phi * weights(t), np.array([law.mean_response for law in laws]))
