@@ -48,7 +48,7 @@ def images(S: int) -> Array:
 
 def rms(difference: Array) -> Array:
     """Over samples and nodes, for each order."""
-    return np.sqrt((difference**2).mean(axis=(0, 2)))
+    return np.asarray(np.sqrt((difference**2).mean(axis=(0, 2))))
 
 
 class TestLinearNetworks:
@@ -249,7 +249,11 @@ class TestWhatItRefuses:
         [
             (network(dynamics=tm.Dynamics(kT=0.0)), LIMIT, "`kT` must be at least 0.001"),
             (network(), replace(LIMIT, clip=1.0), "`clip` must be at least"),
-            (tm.Reservoir([[0.0]], [[1e3] * 4], [0.0]), replace(LIMIT, dt=1e-4), "`drive` must be at most 100"),
+            (
+                tm.Reservoir(np.zeros((1, 1)), np.full((1, 4), 1e3), np.zeros(1)),
+                replace(LIMIT, dt=1e-4),
+                "`drive` must be at most 100",
+            ),
         ],
     )
     def test_a_task_it_cannot_do(self, reservoir: tm.Reservoir, protocol: tm.Protocol, message: str) -> None:
@@ -276,6 +280,8 @@ def test_distance_to_equilibrium() -> None:
     np.testing.assert_array_equal(later.stationary, found.stationary)
     assert (rms(later.distance) < 0.1 * rms(found.distance))[:2].all()
     # A node at rest in its well is nearly there at t = 1, one at a weak drive is 7 % away.
-    one = tm.distance_to_equilibrium(tm.Reservoir([[0.0]], [[1.0]], [0.0]), [[0.5], [4.0]], LIMIT)
+    one = tm.distance_to_equilibrium(
+        tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1)), [[0.5], [4.0]], LIMIT
+    )
     ratio = one.moments[:, 0, 0] / one.stationary[:, 0, 0]
     np.testing.assert_allclose(ratio, [0.933, 0.9999], atol=1e-3)

@@ -3,6 +3,7 @@
 The tables' own error is to be below 1e-5 of a moment of size 1; larger moments are compared relatively.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_the_law_is_standardised_and_has_the_moments_skewness(table: Tables) -> 
 
 class TestKeptOnDisk:
     @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Tables) -> None:
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Tables) -> Iterator[None]:
         monkeypatch.setenv("THERMOMENT_CACHE", str(tmp_path))
         self.folder = tmp_path
         self.built = 0

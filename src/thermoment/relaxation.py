@@ -60,6 +60,6 @@ def _stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
         x = np.sign(drive) * np.interp(np.arcsinh(np.abs(drive) / scale), u, mean)
         new = h + x @ W.T
         if np.abs(new - drive).max() < _TOLERANCE:
-            return new
+            return np.asarray(new)
         drive = new
     raise RuntimeError("The coupling is too strong: the mean field in equilibrium is not self-consistent.")

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from thermoment.engines.curves import Column, Curves, Shapes, compress
+from thermoment.engines.curves import Column, Curves, Shapes, compress, kept
 from thermoment.engines.tables import SQUARES, TOP, Tables
 
 TOLERANCE = 1e-5
@@ -126,11 +126,12 @@ def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
     r, K, R = node.sizes
     state = effective_drive(h, W, node)
     drive, g = state[0], state[1:]
-    shapes = _kept(node.shapes(drive))
+    shapes = kept(node.shapes(drive))
     kernels = Curves(*(part[2 * r : 2 * r + K + R] for part in node.rounds))
-    q, o = _kept(_second_order(*_split(kernels(shapes, drive), (K, R)), W))
+    field, memory = _split(kernels(shapes, drive), (K, R))
+    q, o = kept(_second_order(field, memory, W))
     lengths = (1, 1, len(SQUARES), r, K, R)
-    table = _kept(node.end(shapes, drive))
+    table = kept(node.end(shapes, drive))
     products = _products(g)
     moments: list[jax.Array] = []
     first: Any = []
@@ -182,11 +183,11 @@ def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Arra
     """One round of self-consistency: (h', g) to (h', g)."""
     r, K, R = node.sizes
     g = state[1:]
-    table = _kept(node.rounds(node.shapes(state[0]), state[0]))
+    table = kept(node.rounds(node.shapes(state[0]), state[0]))
     mean, shift, field, memory, square, rest, by_field, by_memory = _split(
         table, (r, r, K, R, r * len(SQUARES), r * r, r * K, r * R)
     )
-    q, o = _kept(_second_order(field, memory, W))
+    q, o = kept(_second_order(field, memory, W))
     products = _products(g)
 
     def mean_on(a: int) -> jax.Array:
@@ -196,18 +197,13 @@ def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Arra
         second = _sum(part(square), products) + _sum(part(by_field), q) + _sum(part(by_memory), o)
         return mean[a] + _sum(part(rest), g) + second
 
-    g = _kept(_couple(W, jnp.stack([mean_on(a) for a in range(r)])))
+    g = kept(_couple(W, jnp.stack([mean_on(a) for a in range(r)])))
     return jnp.concatenate([(h + _sum(shift, g))[None], g])
 
 
 def _split(table: jax.Array, lengths: tuple[int, ...]) -> list[jax.Array]:
     ends = np.cumsum(lengths)
     return [table[end - n : end] for n, end in zip(lengths, ends, strict=True)]
-
-
-def _kept(value: Any) -> Any:
-    """`value`, in memory: XLA on the CPU would otherwise compute it again for every use."""
-    return lax.optimization_barrier(value)
 
 
 def _iterate(step: Any, start: jax.Array) -> jax.Array:
@@ -245,7 +241,7 @@ def _backward(kept: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, No
     """state = round(state): lambda = cotangent + J^T lambda, then through h and W once."""
     h, W, node, state = kept
     _, back = jax.vjp(lambda state: _round(h, W, node, state), state)
-    size = jnp.abs(cotangent).max() + jnp.finfo(cotangent.dtype).tiny
+    size = jnp.maximum(jnp.abs(cotangent).max(), 1e-30)
     adjoint = _iterate(lambda v: cotangent / size + back(v)[0], cotangent / size) * size
     _, through = jax.vjp(lambda h, W: _round(h, W, node, state), h, W)
     return *through(adjoint), None

@@ -16,6 +16,11 @@ from scipy.interpolate import CubicSpline
 Array = NDArray[np.float64]
 
 
+def kept(value: Any) -> Any:
+    """`value`, in memory: XLA on the CPU would otherwise compute it again for every use."""
+    return lax.optimization_barrier(value)  # type: ignore[no-untyped-call]
+
+
 class Column(NamedTuple):
     """Tabulated curves (H, n), 1 where they are odd in h or 0 where even, and what relative error of them matters."""
 
@@ -40,10 +45,11 @@ class Shapes(NamedTuple):
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The shapes at drives h (S, N): (S, N, B)."""
-        cell, f = lax.optimization_barrier(self.cell(h))
+        cell, f = kept(self.cell(h))
         f = f[..., None]
-        c = lax.optimization_barrier(self.pieces[cell])
-        return ((c[..., 0, :] * f + c[..., 1, :]) * f + c[..., 2, :]) * f + c[..., 3, :]
+        c = kept(self.pieces[cell])
+        value: jax.Array = ((c[..., 0, :] * f + c[..., 1, :]) * f + c[..., 2, :]) * f + c[..., 3, :]
+        return value
 
 
 class Curves(NamedTuple):
@@ -56,7 +62,7 @@ class Curves(NamedTuple):
 
     def __call__(self, shapes: jax.Array, h: jax.Array) -> jax.Array:
         """The curves at drives h (S, N) whose shapes are known: (E, S, N)."""
-        flat = lax.optimization_barrier(shapes.reshape(-1, shapes.shape[-1]))
+        flat = kept(shapes.reshape(-1, shapes.shape[-1]))
         value = jnp.dot(self.matrix, flat.T, precision=lax.Precision.HIGHEST).reshape(-1, *h.shape)
         return jnp.where(self.odd[:, None, None] & (h < 0), -value, value)
 

@@ -81,4 +81,5 @@ def fluctuation(
         terms = [comb(p, k) * mean ** (p - k) * spread**k * y_moments[k - 1] for k in range(1, p + 1)]
         expected.append(mean**p + sum(terms))
     shrink = jnp.sqrt(draws.astype(dtype) / n_replicas.astype(dtype))
-    return (sums / draws.astype(dtype) - jnp.stack(expected, axis=1)) * shrink
+    noise: jax.Array = (sums / draws.astype(dtype) - jnp.stack(expected, axis=1)) * shrink
+    return noise

@@ -5,6 +5,7 @@ An approximation in the coupling, not in the noise: exact for uncoupled nodes, s
 """
 
 import math
+import os
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,6 @@ from thermoment.engines import Array, Outcome, Report, Task
 from thermoment.engines.coupled import MOST_ROUNDS, Node, Solution, node, solution
 from thermoment.engines.finite import fluctuation
 from thermoment.engines.tables import RANGES, tables
-from thermoment.engines.xla import _cores
 from thermoment.noise import round_keys
 from thermoment.physics import Dynamics
 from thermoment.validation import invalid
@@ -119,7 +119,7 @@ class MeanField:
                 one_node = node(table, orders, self.dtype, self.next_order)
             which = np.flatnonzero(ranges == h_max)
             jobs += [(part, one_node) for part in np.split(which, range(rows, len(which), rows))]
-        with ThreadPoolExecutor(_cores() if on_cpu else 2) as pool:
+        with ThreadPoolExecutor(os.cpu_count() if on_cpu else 2) as pool:
             yield from pool.map(one, jobs)
 
 
@@ -139,7 +139,8 @@ def _ranges(task: Task) -> Array:
     """The range of tables for each sample, from its own drive alone: (S,)."""
     strongest = np.abs(task.drive).max(axis=1)
     field = np.sqrt((task.W**2).sum(axis=1).max()) * task.dynamics.stationary_point(strongest)
-    return np.asarray(RANGES)[np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1)]
+    found = np.searchsorted(RANGES, strongest + 2 * field)
+    return np.asarray(np.array(RANGES)[np.minimum(found, len(RANGES) - 1)])
 
 
 def _check_solution(found: Solution) -> None:

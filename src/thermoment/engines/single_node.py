@@ -9,8 +9,8 @@ The drive is h + f(t) with f(t) = sum_a f_a phi_a(t). With L the Fokker-Planck o
     dQ_G/dt  = L Q_G + L' sum_ab G_ab phi_a P_b             second order: a Gaussian field of covariance G
     dO_r/dt  = L O_r + L' sum_ab r_ab phi_a Z_b             a force int r(t, s) (x(s) - <x(s)>) ds of the node on itself
 
-All start at zero. They are solved together, forward in time: moments, linear response, two-time covariance, second-order
-response and reaction are sums over x of the solutions. docs/theory.md derives them.
+All start at zero. They are solved together, forward in time: moments, linear response, two-time covariance, response
+of second order and reaction are sums over x of the solutions. docs/theory.md derives them.
 
 In x: centred finite volumes on an even grid with x = 0 on it. The lattice walk has the exact first two jump moments, so
 the error in moments is of order dx^2 even where the density is a few cells wide. In t: Crank-Nicolson on a grid whose
@@ -118,7 +118,7 @@ def grid(dynamics: Dynamics, h: float, low: float, high: float, t_final: float, 
     cells = int(np.clip(np.ceil((high - low) / width * _CELLS_PER_WIDTH), _LEAST_CELLS, _MOST_CELLS))
     dx = (high - low) / cells
     below, above = max(math.ceil(-low / dx), _MARGIN) * refine, math.ceil(high / dx) * refine
-    return Grid((np.arange(below + above + 1) - below) * (dx / refine), dx / refine, below)
+    return Grid(np.asarray((np.arange(below + above + 1) - below) * (dx / refine), np.float64), dx / refine, below)
 
 
 def times(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
@@ -324,7 +324,7 @@ def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np
     powers = x ** np.arange(1, top + 1)[:, None]
     K = len(modes.fields)
     at_end = powers @ first[:, :n_f], powers @ later
-    # int phi_b(t) Cov(x(t), int_0^t phi_a x) dt, both orders of time. The history Z_a sums to zero over x, so <x> drops.
+    # int phi_b(t) Cov(x(t), int_0^t phi_a x) dt, then both orders of time. Z_a sums to zero over x, so <x> drops out.
     one_order = (weights(t) * modes.phi) @ means[:, 1 + n_f : 1 + linear]
     return Law(
         mean=means[:, 0],

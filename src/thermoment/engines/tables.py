@@ -85,7 +85,7 @@ class Tables:
     rest: Array
     """response of M_p to phi_a - c_a: (H, 8, r)"""
     square: Array
-    """second-order response of M_p to products of phi_a - c_a for the leading modes, in the order of `SQUARES`: (H, 8, Q)"""
+    """second-order response of M_p to products of phi_a - c_a, in the order of `SQUARES`: (H, 8, Q)"""
     field: Array
     """two-time covariance on the field kernels: (H, K)"""
     by_field: Array
@@ -242,7 +242,7 @@ def _pair_kernels(n_f: int) -> Array:
 
 
 def _squares(second: Array, shift: Array) -> Array:
-    """Second-order response to products of phi_a - c_a and phi_b - c_b, 1 <= a <= b: (H, ..., n), from that to `_PAIRS`."""
+    """Second-order response to (phi_a - c_a)(phi_b - c_b), 1 <= a <= b, from that to `_PAIRS`: (H, ..., Q)."""
     by_pair = {pair: second[..., k] for k, pair in enumerate(_PAIRS)}
     c = shift.reshape(len(shift), *(1,) * (second.ndim - 2), -1)
     found = []
@@ -301,7 +301,7 @@ def _collect(laws: list[Law], t: Array, modes: Modes) -> dict[str, Array]:
     project = modes.phi[1 : 1 + _MODES] * weights(t)
 
     def projected(name: str) -> Array:
-        return np.einsum("at,ht...->ha...", project, np.array([getattr(law, name) for law in laws]))
+        return np.asarray(np.einsum("at,ht...->ha...", project, np.array([getattr(law, name) for law in laws])))
 
     mean = np.array([law.mean for law in laws])
     inside = projected("mean")
