@@ -22,7 +22,7 @@ from thermoment.engines.curves import Column, Curves, Shapes, compress, kept
 from thermoment.engines.tables import SQUARES, TOP, Tables
 
 TOLERANCE = 1e-5
-"""Self-consistency: the last round moved no node's effective drive by more than this."""
+"""Self-consistency: another round would move no node's effective drive or field by more than this."""
 MOST_ROUNDS = 100
 # Relative errors that do not matter in what is of first order in the coupling, and of second.
 _FIRST, _SECOND = 1e-4, 1e-3
@@ -213,16 +213,20 @@ def _iterate(step: Any, start: jax.Array) -> jax.Array:
     """
 
     def body(carry: Any) -> Any:
-        state, moving, n = carry
+        state, moving, before, n = carry
         new = jnp.where(moving[:, None], step(state), state)
         moved = jnp.abs(new - state).max(axis=(0, 2))
-        return new, ~(moved <= TOLERANCE), n + 1
+        # Rounds shrink by a steady factor, so this one and the one before tell the next.
+        next_one = moved * jnp.minimum(moved / before, 1)
+        return new, moving & ~(next_one <= TOLERANCE), jnp.where(moving, moved, before), n + 1
 
     def going(carry: Any) -> Any:
-        _, moving, n = carry
+        _, moving, _, n = carry
         return moving.any() & (n < MOST_ROUNDS)
 
-    state, moving, _ = lax.while_loop(going, body, (start, jnp.ones(start.shape[1], bool), 0))
+    samples = start.shape[1]
+    begin = (start, jnp.ones(samples, bool), jnp.full(samples, jnp.inf, start.dtype), 0)
+    state, moving, _, _ = lax.while_loop(going, body, begin)
     return jnp.where(moving[:, None], jnp.nan, state)
 
 
