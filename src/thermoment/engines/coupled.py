@@ -216,16 +216,16 @@ def _iterate(step: Any, start: jax.Array) -> jax.Array:
         state, moving, before, n = carry
         new = jnp.where(moving[:, None], step(state), state)
         moved = jnp.abs(new - state).max(axis=(0, 2))
-        # Rounds shrink by a steady factor, so this one and the one before tell the next.
-        next_one = moved * jnp.minimum(moved / before, 1)
-        return new, moving & ~(next_one <= TOLERANCE), jnp.where(moving, moved, before), n + 1
+        # Rounds shrink by a steady factor, so this one and the one before tell the next: moved^2 / before.
+        still = ~((moved <= TOLERANCE) | (moved * moved <= TOLERANCE * before))
+        return new, moving & still, moved, n + 1
 
     def going(carry: Any) -> Any:
         _, moving, _, n = carry
         return moving.any() & (n < MOST_ROUNDS)
 
     samples = start.shape[1]
-    begin = (start, jnp.ones(samples, bool), jnp.full(samples, jnp.inf, start.dtype), 0)
+    begin = (start, jnp.ones(samples, bool), jnp.zeros(samples, start.dtype), 0)
     state, moving, _, _ = lax.while_loop(going, body, begin)
     return jnp.where(moving[:, None], jnp.nan, state)
 
