@@ -26,7 +26,7 @@ from thermoment.physics import Dynamics
 from thermoment.validation import invalid
 
 # Nodes of all samples solved together: on a CPU a chunk's arrays should stay in its cache.
-_CHUNK_ON_CPU, _CHUNK = 2**14, 2**20
+_CHUNK_ON_CPU, _CHUNK = 2**13, 2**20
 # Of an error estimate beyond this part of the nodes' spread the user is warned: sampling 1/0.02^2 = 2500 replicas
 # does as well.
 _TOLERATED = 0.02

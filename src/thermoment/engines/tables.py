@@ -52,7 +52,7 @@ _TYPICAL_COUPLING = 0.5
 """s_W at which responses are weighed against means in the choice of modes."""
 _SQUARES = 2
 """Leading modes whose second-order response is kept."""
-_MODES, _MEMORIES, _FIELDS, _REACTIONS = _ENRICHMENT[-1], 3, 3, 3
+_MODES, _MEMORIES, _FIELDS, _REACTIONS = _ENRICHMENT[-1], 3, 2, 2
 
 
 SQUARES = [(a, b) for a in range(_SQUARES) for b in range(a, _SQUARES)]
