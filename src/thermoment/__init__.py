@@ -3,6 +3,7 @@
 from thermoment.engines import engines
 from thermoment.moments import Info, Moments, concatenate
 from thermoment.physics import Dynamics, integrability
+from thermoment.relaxation import Relaxation, distance_to_equilibrium
 from thermoment.reservoir import Protocol, Reservoir
 from thermoment.simulation import final_states, sample_paths, simulate
 
@@ -13,8 +14,10 @@ __all__ = [
     "Info",
     "Moments",
     "Protocol",
+    "Relaxation",
     "Reservoir",
     "concatenate",
+    "distance_to_equilibrium",
     "engines",
     "final_states",
     "integrability",

@@ -28,6 +28,8 @@ class Info:
     """Updates that went beyond the clip, over all samples, replicas, nodes and steps."""
     n_steps: int
     seconds: float
+    error: dict[int, float] | None = None
+    """For an engine that approximates: its estimated error in each order, rms over nodes and samples."""
 
 
 class SecondMoment(NamedTuple):
@@ -119,7 +121,10 @@ class Moments:
         facts = json.loads(text)
         replicas = math.inf if facts["n_replicas"] is None else facts["n_replicas"]
         orders = check_orders("orders", facts["orders"])
-        return cls(orders=orders, n_replicas=replicas, info=Info(**facts["info"]), **tensors)
+        info = facts["info"]
+        if info.get("error") is not None:
+            info["error"] = {int(p): value for p, value in info["error"].items()}  # JSON has no integer keys
+        return cls(orders=orders, n_replicas=replicas, info=Info(**info), **tensors)
 
     def _need(self, orders: Sequence[int], what: str) -> None:
         missing = [p for p in orders if p not in self.orders]

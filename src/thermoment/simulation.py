@@ -38,9 +38,9 @@ def simulate(
     found.check(task)
     report = reporter(progress, task.n_samples)
     start = time.perf_counter()
-    raw, clip_count = found.moments(task, report)
+    raw, clip_count, error = found.moments(task, report)
     seconds = time.perf_counter() - start
-    info = Info(found.name, choice, clip_count, task.protocol.n_steps, seconds)
+    info = Info(found.name, choice, clip_count, task.protocol.n_steps, seconds, error)
     return Moments(raw, task.protocol.orders, task.protocol.n_replicas, task.sample_ids, info)
 
 

@@ -57,6 +57,8 @@ class Outcome(NamedTuple):
     raw: Array
     """(S, len(orders), N)"""
     clip_count: int
+    error: dict[int, float] | None = None
+    """per order the estimated error of an engine that approximates, rms over nodes and samples"""
 
 
 @runtime_checkable
@@ -106,6 +108,7 @@ _MODULES = {
     "xla": "thermoment.engines.xla:Xla",
     "native": "thermoment.engines.native:Native",
     "cuda": "thermoment.engines.cuda:Cuda",
+    "meanfield": "thermoment.engines.meanfield:MeanField",
 }
 _AUTO = ("cuda", "native", "xla")
 """What "auto" tries, fastest first."""

@@ -1,0 +1,349 @@
+"""Tables of one node over its drive: moments, response, covariance, second order; built once and kept on disk.
+
+The time modes are the singular vectors of <x(t)> over the drive, the field and reaction kernels those of the two-time
+covariance and of the response. All are even or odd in h, so only h >= 0 is kept, evenly in u = asinh(h / scale).
+"""
+
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment.engines.single_node import (
+    NORMALS,
+    Grid,
+    Law,
+    Modes,
+    grid,
+    halved,
+    mean_and_memory,
+    path,
+    reach,
+    richardson,
+    solve,
+    substeps,
+    times,
+    weights,
+)
+from thermoment.files import read_tensors, write_tensors
+from thermoment.physics import Dynamics
+
+Array = NDArray[np.float64]
+
+VERSION = 1
+"""Raised whenever a table changes for the same arguments."""
+RANGES = (20.0, 100.0)
+"""Largest drives that tables are made for."""
+TOP = 8
+"""Moments are tabulated up to this order."""
+_POINTS = 96
+_SCOUTS = 12
+"""Drives from which the modes and kernels are found."""
+_ENRICHMENT = (2, 4, 6)
+"""Time modes kept after each round of adding responses; the last is r."""
+_TYPICAL_COUPLING = 0.5
+"""s_W at which responses are weighed against means in the choice of modes."""
+_SQUARES = 2
+"""Leading modes whose second-order response is kept."""
+_MODES, _MEMORIES, _FIELDS, _REACTIONS = _ENRICHMENT[-1], 3, 2, 2
+
+
+SQUARES = [(a, b) for a in range(_SQUARES) for b in range(a, _SQUARES)]
+"""Products of mean fields (counted from 0) that act at second order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Functions of the drive at `points` values of u = asinh(h / scale) from 0; H of them.
+
+    r time modes phi_a, K field kernels, R reaction kernels, p = 1..8. docs/theory.md has the equations.
+    """
+
+    scale: Array
+    """(1,)"""
+    h: Array
+    """(H,)"""
+    t: Array
+    """(T + 1,)"""
+    phi: Array
+    """(r, T + 1)"""
+    moments: Array
+    """M_p: (H, 8)"""
+    slope: Array
+    """dM_p/dh: (H, 8)"""
+    mean: Array
+    """A_a, the mean trajectory on the modes: (H, r)"""
+    shift: Array
+    """c_a, the constant drive that moves M_1 as much as a drive phi_a does: (H, r)"""
+    rest: Array
+    """response of M_p to phi_a - c_a: (H, 8, r)"""
+    square: Array
+    """second-order response of M_p to products of phi_a - c_a, in the order of `SQUARES`: (H, 8, Q)"""
+    field: Array
+    """two-time covariance on the field kernels: (H, K)"""
+    by_field: Array
+    """change of M_p by a field of these covariances: (H, 8, K)"""
+    memory: Array
+    """linear response of the mean on the reaction kernels: (H, R)"""
+    by_memory: Array
+    """change of M_p by a reaction with these kernels: (H, 8, R)"""
+    mean_rest: Array
+    """as `rest`, for A_a: (H, r, r)"""
+    mean_square: Array
+    """(H, r, Q)"""
+    mean_by_field: Array
+    """(H, r, K)"""
+    mean_by_memory: Array
+    """(H, r, R)"""
+    shape: Array
+    """(x - M_1) / sqrt(variance) at t_final as a function of a standard normal at `NORMALS`: (H, Z)"""
+    shape_moments: Array
+    """its moments of order 1 to 8: 0, 1, skewness, ...: (H, 8)"""
+    missed: Array
+    """rms over time of the part of <x(t)> outside the modes: (H,)"""
+
+    @property
+    def h_max(self) -> float:
+        return float(self.h[-1])
+
+
+def tables(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
+    """Tables for |h| up to `h_max` (one of `RANGES`): from memory, from disk, or built, which takes seconds."""
+    return _kept(dynamics, float(t_final), float(h_max))
+
+
+@cache
+def _kept(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
+    facts = {"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max}
+    path = cache_folder() / f"node-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.safetensors"
+    names = [field.name for field in fields(Tables)]
+    try:
+        tensors, text = read_tensors(path, "node", names)
+        if json.loads(text)["digest"] == _digest(tensors):
+            return Tables(**tensors)
+    except (OSError, ValueError, KeyError):
+        pass  # absent or damaged: built anew
+    built = build(dynamics, t_final, h_max)
+    tensors = {name: getattr(built, name) for name in names}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(path, "node", tensors, json.dumps(facts | {"digest": _digest(tensors)}))
+    except OSError:
+        pass  # a folder that cannot be written to costs the next process a few seconds, no more
+    return built
+
+
+def _digest(tensors: dict[str, NDArray[Any]]) -> str:
+    return hashlib.sha256(
+        b"".join(np.ascontiguousarray(tensors[name]).tobytes() for name in sorted(tensors))
+    ).hexdigest()
+
+
+def cache_folder() -> Path:
+    """$THERMOMENT_CACHE, else thermoment/ in $XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("THERMOMENT_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
+
+
+def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
+    """Solves the single node at every drive on two grids. Seconds on two cores."""
+    scale = _scale(dynamics)
+    h = scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS))
+    coarse_t = times(dynamics, h_max, t_final)
+    noiseless = path(dynamics, h, coarse_t)
+    parts = substeps(dynamics, h, coarse_t, noiseless)
+    low, high = reach(dynamics, h, noiseless)
+    # Both the cells and the time steps of the fine solution are half those of the coarse one.
+    fine_t, fine_parts = halved(coarse_t), np.repeat(parts, 2, axis=0)
+
+    def cells(k: int, refine: int) -> Grid:
+        return grid(dynamics, float(h[k]), low[k], high[k], t_final, refine)
+
+    def laws(refine: int, t: Array, parts: NDArray[np.intp], modes: Modes) -> dict[str, Array]:
+        def one(k: int) -> Law:
+            return solve(dynamics, float(h[k]), cells(k, refine), t, parts[:, k], modes, TOP)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return _collect(list(pool.map(one, range(_POINTS))), t, modes)
+
+    scouts = range(0, _POINTS, _POINTS // _SCOUTS)
+    few = [(float(h[k]), cells(k, 1), fine_t, np.ones_like(fine_parts[:, k])) for k in scouts]
+    modes = _find_modes(dynamics, few, fine_t)
+    coarse, fine = laws(1, coarse_t, parts, modes.every_other()), laws(2, fine_t, fine_parts, modes)
+    found = {name: richardson(coarse[name], fine[name]) for name in fine}
+    # Not smooth in the cells: extrapolation would not help.
+    found |= {name: fine[name] for name in ("quantiles", "missed")}
+    return _assemble(found, modes, np.array([scale]), h, fine_t)
+
+
+def _scale(dynamics: Dynamics) -> float:
+    """The drive below which all is linear in h: kT over the thermal spread of x."""
+    return float(dynamics.kT / np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
+
+
+def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[np.intp]]], t: Array) -> Modes:
+    """Time modes and kernels from a few drives, on coarse cells: they choose a basis and need no precision.
+
+    First come the trajectories in which the mean field lives: <x(t)> at constant drives and, in rounds, the responses
+    to the modes found so far, for a node driven by others is not at a constant drive. What is missing of the nodes'
+    memories of their drive follows: a quadratic form of the memories sees a covariance only through its projection on
+    their span.
+    """
+
+    def laws(phi: Array) -> list[Law]:
+        none = np.zeros((0, len(phi), len(phi)))
+        modes = Modes(phi, none, none)
+        return [solve(dynamics, *one, modes, 1) for one in few]
+
+    both = [mean_and_memory(dynamics, *one) for one in few]
+    means, memories = (np.array(part) for part in zip(*both, strict=True))
+    w, constant = weights(t), np.ones((1, len(t)))
+    phi = _orthonormal(means, w, 1)
+    for count in _ENRICHMENT:
+        sizes = _TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
+        responses = np.array([law.mean_response.T * sizes[:, None] for law in laws(phi)]).reshape(-1, len(t))
+        phi = _orthonormal(np.concatenate([means, responses]), w, count)
+    rest = memories - memories @ (w * phi).T @ phi
+    phi = np.concatenate([constant, phi, _orthonormal(rest, w, _MEMORIES)])
+    found = laws(phi)
+    covariances = np.array([law.covariance for law in found])
+    responses = np.einsum("at,htb->hab", phi * w, np.array([law.mean_response for law in found]))
+    return Modes(
+        phi,
+        np.concatenate([_pair_kernels(len(phi)), _leading(covariances, _FIELDS)]),
+        _leading(responses, _REACTIONS),
+    )
+
+
+def _orthonormal(rows: Array, w: Array, count: int) -> Array:
+    """The `count` leading functions of time, orthonormal under the weights w, that make up the rows."""
+    return np.linalg.svd(rows * np.sqrt(w), full_matrices=False)[2][:count] / np.sqrt(w)
+
+
+_PAIRS = [(a, b) for a in range(1 + _SQUARES) for b in range(a, 1 + _SQUARES)]
+"""Pairs of modes, the constant one with them, whose second-order response is found."""
+
+
+def _pair_kernels(n_f: int) -> Array:
+    """phi_a phi_b + phi_b phi_a for each pair, once where a = b: (len(_PAIRS), n_f, n_f)."""
+    kernels = np.zeros((len(_PAIRS), n_f, n_f))
+    for kernel, (a, b) in zip(kernels, _PAIRS, strict=True):
+        kernel[a, b] = kernel[b, a] = 1.0
+    return kernels
+
+
+def _squares(second: Array, shift: Array) -> Array:
+    """Second-order response to (phi_a - c_a)(phi_b - c_b), 1 <= a <= b, from that to `_PAIRS`: (H, ..., Q)."""
+    by_pair = {pair: second[..., k] for k, pair in enumerate(_PAIRS)}
+    c = shift.reshape(len(shift), *(1,) * (second.ndim - 2), -1)
+    found = []
+    for (a, b), both in by_pair.items():
+        if a > 0:
+            # (phi_a - c_a)(phi_b - c_b); a pair of different modes already counts both orders.
+            twice = 2 if a == b else 1
+            cross = c[..., b - 1] * by_pair[0, a] + (c[..., a - 1] * by_pair[0, b] if a != b else 0)
+            constant = (2 // twice) * c[..., a - 1] * c[..., b - 1] * by_pair[0, 0]
+            found.append(both - cross + constant)
+    return np.stack(found, axis=-1)
+
+
+def _shapes(quantiles: Array, moments: Array) -> Array:
+    """Standardised quantiles: (H, Z). A narrow density in full flight is resolved in its moments but not in its shape:
+    where the skewness shows it, the shape is a Gaussian's bent to the right skewness (Cornish and Fisher).
+    """
+    shape = _standardised(quantiles)
+    m1, m2, m3 = moments[:, :3].T
+    skewness = (m3 - 3 * m1 * m2 + 2 * m1**3) / (m2 - m1**2) ** 1.5
+    off = np.abs(_shape_moments(shape)[:, 2] - skewness) > 0.02 * (1 + np.abs(skewness))
+    bent = NORMALS + skewness[:, None] / 6 * (NORMALS**2 - 1)
+    return np.where(off[:, None], _standardised(bent), shape)
+
+
+def _standardised(shape: Array) -> Array:
+    for _ in range(2):  # to rounding: the second removes what the first left
+        first, second = _shape_moments(shape)[:, :2].T
+        shape = (shape - first[:, None]) / np.sqrt(second - first**2)[:, None]
+    return shape
+
+
+def _shape_moments(shape: Array) -> Array:
+    """Moments of order 1 to 8 of rows of a table read linearly between `NORMALS`, over a standard normal: (H, 8)."""
+    # Gauss-Legendre inside each interval: exact but for the normal density, which is smooth.
+    nodes, weight = np.polynomial.legendre.leggauss(5)
+    f = (nodes + 1) / 2
+    z = NORMALS[:-1, None] + np.diff(NORMALS)[:, None] * f
+    mass = weight / 2 * np.exp(-(z**2) / 2) * np.diff(NORMALS)[:, None]
+    mass = mass / mass.sum()
+    y = shape[:, :-1, None] * (1 - f) + shape[:, 1:, None] * f
+    return np.stack([np.einsum("hzf,zf->h", y**p, mass) for p in range(1, TOP + 1)], axis=1)
+
+
+def _leading(kernels: Array, count: int) -> Array:
+    """The `count` leading shapes of kernels (H, n_f, n_f) over H, without the constant mode: (count, n_f, n_f)."""
+    n_f = kernels.shape[1]
+    _, _, shapes = np.linalg.svd(kernels[:, 1:, 1:].reshape(len(kernels), -1), full_matrices=False)
+    leading = np.zeros((count, n_f, n_f))
+    leading[:, 1:, 1:] = shapes[:count].reshape(count, n_f - 1, n_f - 1)
+    return leading
+
+
+def _collect(laws: list[Law], t: Array, modes: Modes) -> dict[str, Array]:
+    """The laws with trajectories projected on the modes; drives first."""
+    project = modes.phi[1 : 1 + _MODES] * weights(t)
+
+    def projected(name: str) -> Array:
+        return np.asarray(np.einsum("at,ht...->ha...", project, np.array([getattr(law, name) for law in laws])))
+
+    mean = np.array([law.mean for law in laws])
+    inside = projected("mean")
+    missed = ((mean - inside @ modes.phi[1 : 1 + _MODES]) ** 2) @ weights(t) / t[-1]
+    found = {
+        name: np.array([getattr(law, name) for law in laws]) for name in ("moments", "response", "second", "quantiles")
+    }
+    found |= {name: np.array([getattr(law, name) for law in laws]) for name in ("reaction", "covariance")}
+    found |= {name: projected(name) for name in ("mean_response", "mean_second", "mean_reaction")}
+    kernel = np.einsum("at,htb->hab", modes.phi * weights(t), np.array([law.mean_response for law in laws]))
+    return found | {"mean": inside, "missed": missed, "kernel": kernel}
+
+
+def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: Array) -> Tables:
+    """The combinations that the coupled solution reads."""
+    slope, mean_slope = found["response"][..., 0], found["mean_response"][..., 0]
+    mean_modes = slice(1, 1 + _MODES)
+    response, mean_response = found["response"][..., mean_modes], found["mean_response"][..., mean_modes]
+    shift = response[:, 0] / slope[:, :1]
+    n = len(_PAIRS)
+
+    shape = _shapes(found["quantiles"], found["moments"])
+    return Tables(
+        scale=scale,
+        h=h,
+        t=t,
+        phi=modes.phi[mean_modes],
+        moments=found["moments"],
+        slope=slope,
+        mean=found["mean"],
+        shift=shift,
+        rest=response - slope[..., None] * shift[:, None, :],
+        square=_squares(found["second"], shift),
+        field=np.einsum("hab,kab->hk", found["covariance"], modes.fields[n:]),
+        by_field=found["second"][..., n:],
+        memory=np.einsum("hab,kab->hk", found["kernel"], modes.reactions),
+        by_memory=found["reaction"],
+        mean_rest=mean_response - mean_slope[..., None] * shift[:, None, :],
+        mean_square=_squares(found["mean_second"], shift),
+        mean_by_field=found["mean_second"][..., n:],
+        mean_by_memory=found["mean_reaction"],
+        shape=shape,
+        shape_moments=_shape_moments(shape),
+        missed=np.sqrt(found["missed"]),
+    )
