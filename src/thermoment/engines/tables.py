@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment.engines import cores
 from thermoment.engines.single_node import (
     NORMALS,
     Grid,
@@ -172,7 +173,7 @@ def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
         def one(k: int) -> Law:
             return solve(dynamics, float(h[k]), cells(k, refine), t, parts[:, k], modes, TOP)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             return _collect(list(pool.map(one, range(_POINTS))), t, modes)
 
     scouts = range(0, _POINTS, _POINTS // _SCOUTS)
