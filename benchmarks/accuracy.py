@@ -106,10 +106,15 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
         for found in rows
         if not found.get("refused")
         for error, estimate, limit in zip(found["error"], found["estimate"], found["resolution"], strict=True)
-        if error > limit
+        if error > 1.5 * limit
     ]
     worst = max((error / estimate for error, estimate in seen), default=0.0)
-    lines += ["", f"Of the {len(seen)} errors above the resolution the largest is {worst:.2f} times its estimate.", ""]
+    lines += [
+        "",
+        f"Of the {len(seen)} errors above 1.5 times the resolution (a few nodes may carry most of the noise, so below that "
+        f"an error may be noise) the largest is {worst:.2f} times its estimate.",
+        "",
+    ]
     return "\n".join(lines)
 
 
