@@ -9,7 +9,6 @@ hardly any Euler bias; both standard errors are given. Errors are rms over nodes
 
 import argparse
 import itertools
-import json
 import math
 import time
 import warnings
@@ -111,20 +110,20 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     worst = max((error / estimate for error, estimate in seen), default=0.0)
     lines += [
         "",
-        f"Of the {len(seen)} errors above 1.5 times the resolution (a few nodes may carry most of the noise, so below that "
-        f"an error may be noise) the largest is {worst:.2f} times its estimate.",
+        f"Of the {len(seen)} errors above 1.5 times the resolution (a few nodes may carry most of the noise, so below "
+        f"that an error may be noise) the largest is {worst:.2f} times its estimate.",
         "",
     ]
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Runs the scan, prints each row, writes the page and the numbers beside it."""
+    """Runs the scan, prints each row, writes the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--replicas", type=int, default=2**17)
     parser.add_argument("--nodes", type=int, default=256)
     parser.add_argument("--quick", action="store_true", help="a small part of the scan")
-    parser.add_argument("--out", type=Path, help="the page; its numbers go to the same name with .json")
+    parser.add_argument("--out", type=Path, help="the page")
     options = parser.parse_args()
     rows = []
     for point in itertools.product(*(QUICK if options.quick else SCAN).values()):
@@ -137,7 +136,6 @@ def main() -> None:
     print(text)
     if options.out:
         options.out.write_text(text)
-        options.out.with_suffix(".json").write_text(json.dumps({"machine": facts, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
