@@ -78,14 +78,16 @@ def row(J2: float, kT: float, t_final: float, s_W: float, nodes: int, replicas: 
 
 def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     """docs/accuracy.md."""
+    where = facts["processor"] if facts["accelerator"] == "none" else facts["accelerator"]
     lines = [
         "# Accuracy of the deterministic engine",
         "",
-        f"Made by `benchmarks/accuracy.py` on {facts['accelerator']} / {facts['processor']}, commit {facts['commit']}: "
+        f"Made by `benchmarks/accuracy.py` on {where}, commit {facts['commit']}: "
         f"N = {facts['nodes']}, {facts['replicas']} replicas, {STEPS} steps, one random reservoir and input a row. "
         "Each cell is m1, m2, m4: rms over nodes. *Error* is the distance from sampling, less the noise; *estimate* is "
         "`moments.info.error`; *standard error* is that of plain sampling; *resolution* that of sampling with the "
-        "noise of uncoupled nodes taken off, below which an error is not seen. *Warned*: the engine advised to sample.",
+        "noise of uncoupled nodes taken off, below which an error is not seen; at s_W = 0 nothing is left of it, and the "
+        "tables are judged by tests/test_single_node.py. *Warned*: the engine advised to sample.",
         "",
         "| J2 | kT | t_final | s_W | error | estimate | standard error | resolution | warned |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
