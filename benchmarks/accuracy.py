@@ -86,8 +86,8 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
         f"N = {facts['nodes']}, {facts['replicas']} replicas, {STEPS} steps, one random reservoir and input a row. "
         "Each cell is m1, m2, m4: rms over nodes. *Error* is the distance from sampling, less the noise; *estimate* is "
         "`moments.info.error`; *standard error* is that of plain sampling; *resolution* that of sampling with the "
-        "noise of uncoupled nodes taken off, below which an error is not seen; at s_W = 0 nothing is left of it, and the "
-        "tables are judged by tests/test_single_node.py. *Warned*: the engine advised to sample.",
+        "noise of uncoupled nodes taken off, below which an error is not seen; at s_W = 0 nothing is left of it, and "
+        "the tables are judged by tests/test_single_node.py. *Warned*: the engine advised to sample.",
         "",
         "| J2 | kT | t_final | s_W | error | estimate | standard error | resolution | warned |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
