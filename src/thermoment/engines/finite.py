@@ -11,11 +11,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from thermoment.engines.coupled import Node
 from thermoment.engines.single_node import NORMALS
+from thermoment.engines.xla import box_muller
 from thermoment.noise import MAX_STEPS, counters, philox
 
 STEP = MAX_STEPS - 1
@@ -29,14 +29,9 @@ def normals(replica: jax.Array, ids: jax.Array, n_nodes: int, keys: jax.Array, d
     """xi of one replica of all samples: (S, N). Needs 64-bit integers to be enabled."""
     groups = lax.broadcasted_iota(jnp.uint64, (len(ids), (n_nodes + 3) // 4), 1)
     ab, cd = counters(jnp.uint64(STEP), replica.astype(jnp.uint64), groups, ids[:, None])
-    words = philox(ab, jnp.broadcast_to(cd, ab.shape), keys)
-    xi = []
-    for pair in words:
-        high, low = (pair >> 32).astype(dtype), pair.astype(jnp.uint32).astype(dtype)
-        radius = jnp.sqrt(-2 * jnp.log(high * dtype.type(2**-32) + dtype.type(2**-33)))
-        angle = low * dtype.type(2 * np.pi * 2**-32)
-        xi += [radius * jnp.cos(angle), radius * jnp.sin(angle)]
-    return jnp.stack(xi, axis=-1).reshape(len(ids), -1)[:, :n_nodes]
+    pairs = [box_muller(pair, dtype) for pair in philox(ab, jnp.broadcast_to(cd, ab.shape), keys)]
+    xi = jnp.stack([part for z in pairs for part in (z.real, z.imag)], axis=-1)
+    return xi.reshape(len(ids), -1)[:, :n_nodes]
 
 
 def fluctuation(

@@ -210,10 +210,10 @@ def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
     group = jnp.where(second, column - half // 2, column)
     ids = jnp.broadcast_to(tile.ids[:, None, None], shape)
     ab, cd = philox(*counters(n.astype(jnp.uint64), replica, group, ids), tile.keys)
-    return _box_muller(jnp.where(second, cd, ab), tile.h.dtype)
+    return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
 
 
-def _box_muller(pair: jax.Array, dtype: Any) -> jax.Array:
+def box_muller(pair: jax.Array, dtype: Any) -> jax.Array:
     """r exp(i t) of a pair of words."""
     high, low = (pair >> 32).astype(jnp.uint32), pair.astype(jnp.uint32)
     radius = jnp.sqrt(-2 * jnp.log(high.astype(dtype) * dtype.type(2**-32) + dtype.type(2**-33)))
