@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
+from thermoment.engines import Outcome, Report, Task
 
 NODE = tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1))
 QUICK = tm.Protocol(dt=0.1, n_replicas=2)
@@ -30,6 +31,36 @@ def test_auto_says_what_it_chose_and_why() -> None:
     assert info.choice.startswith("auto: the fastest that can run here, on ")
     assert info.engine in tm.engines()
     assert info.engine != "reference"
+
+
+class Picky:
+    """An engine that can run, but only for one replica."""
+
+    name = "picky"
+
+    def status(self) -> str:
+        return "a whim"
+
+    def check(self, task: Task) -> None:
+        if task.protocol.n_replicas > 1:
+            raise ValueError("Argument `n_replicas` must be 1")
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        return Outcome(np.ones((1, 3, 1)), 0)
+
+
+def test_auto_passes_over_an_engine_that_cannot_do_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = sys.modules["thermoment.engines"]
+    monkeypatch.setitem(vars(package)["_MODULES"], "picky", f"{__name__}:Picky")
+    monkeypatch.setattr(package, "_AUTO", ("picky", "xla"))
+    one, two = (tm.simulate(NODE, [[1.0]], tm.Protocol(dt=0.1, n_replicas=M)).info for M in (1, 2))
+    assert one.engine == "picky"
+    assert two.engine == "xla"
+    assert two.choice.endswith("; picky cannot: Argument `n_replicas` must be 1")
+    with pytest.raises(ValueError, match="`n_replicas` must be 1"):
+        tm.simulate(NODE, [[1.0]], QUICK, engine="picky")
+    with pytest.raises(ValueError, match="`n_replicas` must be finite"):
+        tm.simulate(NODE, [[1.0]], tm.Protocol(dt=0.1, n_replicas=np.inf))
 
 
 def test_asked_for() -> None:

@@ -33,8 +33,8 @@ def simulate(
     input and id has the same bits in any batch, and two samples with the same id have the same noise.
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
-    found, choice = choose(engine)
     task = _task(reservoir, inputs, protocol, sample_ids)
+    found, choice = choose(engine, task)
     found.check(task)
     report = reporter(progress, task.n_samples)
     start = time.perf_counter()
@@ -83,7 +83,7 @@ def sample_paths(
 
 
 def _tracing(engine: str | Engine, task: Task) -> TracingEngine:
-    found, _ = choose(engine)
+    found, _ = choose(engine, task)
     if not isinstance(found, TracingEngine):
         raise invalid("engine", "be one that keeps single replicas, such as xla", found.name)
     found.check(task)

@@ -126,8 +126,8 @@ def engines() -> dict[str, Status]:
     return {name: _status(name)[1] for name in _MODULES}
 
 
-def choose(engine: "str | Engine") -> tuple[Engine, str]:
-    """The engine asked for, or the first that can run for "auto"; and why it is this one."""
+def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, str]:
+    """The engine asked for, or for "auto" the first that can run here and do this task; and why it is this one."""
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
             raise invalid("engine", "be a name or an engine", repr(engine))
@@ -137,10 +137,19 @@ def choose(engine: "str | Engine") -> tuple[Engine, str]:
         passed: list[str] = []
         for name in _AUTO:
             found, status = _status(name)
-            if found is not None:
-                reasons = "".join(f"; {line}" for line in passed)
-                return found, f"auto: the fastest that can run here, on {status.note}{reasons}"
-            passed.append(f"{name} cannot: {status.note}")
+            if found is None:
+                passed.append(f"{name} cannot: {status.note}")
+                continue
+            try:
+                if task is not None:
+                    found.check(task)
+            except ValueError as refusal:
+                if name == _AUTO[-1]:
+                    raise
+                passed.append(f"{name} cannot: {refusal}")
+                continue
+            reasons = "".join(f"; {line}" for line in passed)
+            return found, f"auto: the fastest that can run here, on {status.note}{reasons}"
         raise RuntimeError(f'No engine for "auto" can run here: {"; ".join(passed)}.')
     if engine not in _MODULES:
         listing = "\n".join(
