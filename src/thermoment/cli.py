@@ -163,10 +163,12 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
     from thermoment import display
 
     if name is None:
-        rows = datasets.overview(data_dir)
-        _print_json([asdict(row) for row in rows]) if as_json else _print(
-            [display.table("data sets", ("name", "here", "where"), [(r.name, r.here, r.where) for r in rows])]
-        )
+        places = [(known, place) for known in datasets.NAMES for place in datasets.locate(known, data_dir)]
+        if as_json:
+            _print_json([{"name": known, **asdict(place)} for known, place in places])
+            return
+        rows = [(known, "yes" if place.present else "no", place.where, place.note) for known, place in places]
+        _print([display.table("data sets", ("name", "here", "where", ""), rows)])
         return
     found = datasets.load(name, data_dir)
     facts = {key: getattr(found, key) for key in ("name", "n_train", "n_test", "image_shape", "n_classes", "sha256")}

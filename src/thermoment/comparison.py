@@ -8,7 +8,7 @@ import numpy as np
 
 from thermoment.classifiers import load_predictions
 from thermoment.run_folder import read_results
-from thermoment.statistics import mcnemar
+from thermoment.statistics import Pair
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:
@@ -21,11 +21,13 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
     keys = list(dict.fromkeys([*facts[0], *facts[1]]))
     different = {key: [f.get(key) for f in facts] for key in keys if facts[0].get(key) != facts[1].get(key)}
     (labels, first), (other_labels, second) = load_predictions(a), load_predictions(b)
-    same_images = results[0]["dataset"]["sha256"] == results[1]["dataset"]["sha256"] and np.array_equal(labels, other_labels)
+    same_images = results[0]["dataset"]["sha256"] == results[1]["dataset"]["sha256"] and np.array_equal(
+        labels, other_labels
+    )
     rows = []
     for model in (model for model in first if model in second):
         wrong = first[model] != labels, second[model] != other_labels
-        p = mcnemar(*wrong).p if same_images else None
+        p = Pair.of(*wrong).p if same_images else None
         rows.append({"model": model.key, "a": int((~wrong[0]).sum()), "b": int((~wrong[1]).sum()), "p": p})
     return {"settings": different, "accuracy": rows}
 
@@ -38,7 +40,13 @@ def setting_rows(found: Mapping[str, Any]) -> list[list[str]]:
 def accuracy_rows(found: Mapping[str, Any]) -> list[list[str]]:
     """Model, correct in a, correct in b, their difference, p."""
     return [
-        [row["model"], str(row["a"]), str(row["b"]), f"{row['b'] - row['a']:+d}", "" if row["p"] is None else f"{row['p']:.3g}"]
+        [
+            row["model"],
+            str(row["a"]),
+            str(row["b"]),
+            f"{row['b'] - row['a']:+d}",
+            "" if row["p"] is None else f"{row['p']:.3g}",
+        ]
         for row in found["accuracy"]
     ]
 

@@ -234,5 +234,3 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
 def _check_name(argument: str, name: str) -> None:
     if not name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in name):
         raise invalid(argument, f"be a name of {_NAME}", repr(name))
-
-

@@ -119,12 +119,10 @@ def train(
                 )
             report(len(losses), losses[-1])
         K = parameters["K"]
-    return Trained(replace(reservoir, K=np.asarray(K, np.float64)), np.array(losses))
+    return Trained(replace(reservoir, K=np.asarray(K, np.float64)) if stages else reservoir, np.array(losses))
 
 
-def batches(
-    n_samples: int, batch_size: int, epochs: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.int32]]:
+def batches(n_samples: int, batch_size: int, epochs: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
     """For every epoch, all rows in a new order: (n_batches, batch_size), the last batch filled up with -1."""
     n_batches = -(-n_samples // batch_size)
     for _ in range(epochs):

@@ -54,6 +54,7 @@ def assemble(folder: Path, experiment: Experiment, results: Mapping[str, Any], f
     present = {EXPERIMENT, *texts, *files}
     for name in before.keys() - present:
         (folder / name).unlink(missing_ok=True)
+        _remove_empty((folder / name).parent, folder)
     write_sums(folder, present)
 
 
@@ -121,7 +122,8 @@ def verify(folder: Path) -> list[str]:
 def _check_results(folder: Path, results: Mapping[str, Any]) -> list[str]:
     """Every number that follows from the predictions, derived again."""
     try:
-        derived = json.loads(results_text(analyse(*load_predictions(folder))))
+        n_nodes = {plan["name"]: plan["n_nodes"] for plan in results["settings"]["reservoirs"]}
+        derived = json.loads(results_text(analyse(*load_predictions(folder), n_nodes)))
     except (ValueError, OSError, KeyError) as error:
         return [f"{PREDICTIONS} cannot be read: {error}"]
     return [
@@ -154,6 +156,13 @@ def _check_features(folder: Path, results: Mapping[str, Any]) -> list[str]:
     if clipped != results.get("clip_count"):
         problems.append(f"clip_count of {RESULTS} is {results.get('clip_count')}, but the features add up to {clipped}")
     return problems
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    """Removes `folder` and those above it, below `root`, as far as they are empty."""
+    while folder != root and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
 
 
 def _group() -> str:

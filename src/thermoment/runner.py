@@ -136,8 +136,9 @@ def _once(experiment: Experiment, dataset: Dataset, context: _Context) -> tuple[
         keep(readouts, lambda partial: _readouts(partial, stores, experiment, dataset, context))
     with context.timed("analysis"):
         facts = json.loads((readouts / "facts.json").read_text("utf-8"))
-        predictions = classifiers.load_predictions(readouts)
-        results = {**_settings(experiment, dataset, engine.name), **facts, **analyse(*predictions)}
+        n_nodes = {name: plan.n_nodes for name, plan in plans.items()}
+        analysis = analyse(*classifiers.load_predictions(readouts), n_nodes)
+        results = {**_settings(experiment, dataset, engine.name), **facts, **analysis}
 
     files = {classifiers.PREDICTIONS: readouts / classifiers.PREDICTIONS}
     files |= {f"readouts/{path.name}": path for path in readouts.glob("*.safetensors")}
@@ -196,7 +197,9 @@ def _store(
     arrays = (reservoir.W, reservoir.K, reservoir.b)
     facts = (reservoir.dynamics, reservoir.stream, protocol, engine.name, chunk, _digest(dataset, "x_train", "x_test"))
     n_samples = dataset.n_train + dataset.n_test
-    return FeatureStore(context.folder("features", *arrays, *facts), n_samples, protocol.orders, reservoir.n_nodes, chunk)
+    return FeatureStore(
+        context.folder("features", *arrays, *facts), n_samples, protocol.orders, reservoir.n_nodes, chunk
+    )
 
 
 def _features(

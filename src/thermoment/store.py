@@ -60,7 +60,11 @@ def read_sums(folder: Path) -> dict[str, str]:
     except (FileNotFoundError, UnicodeDecodeError):
         return {}
     pairs = [line.partition("  ") for line in lines]
-    return {name: digest for digest, _, name in pairs if name and not Path(name).is_absolute() and ".." not in Path(name).parts}
+    return {
+        name: digest
+        for digest, _, name in pairs
+        if name and not Path(name).is_absolute() and ".." not in Path(name).parts
+    }
 
 
 def damaged(folder: Path) -> list[str]:
@@ -84,7 +88,9 @@ def exclusive(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RuntimeError(f"{folder} is in use by another run. Wait for it, or give --store a folder.") from None
+                raise RuntimeError(
+                    f"{folder} is in use by another run. Wait for it, or give --store a folder."
+                ) from None
         remove_partial(folder)
         yield
 
@@ -172,7 +178,14 @@ class FeatureStore:
         memory: dict[str, Any] = {}
         group = zarr.create_group(MemoryStore(memory), attributes={"orders": list(self.orders)})
         for name, shape, chunks, kind, fill, dimensions in (
-            ("moments", (self.n_samples, len(self.orders), self.n_nodes), self.chunk, "<f4", math.nan, "sample order node"),
+            (
+                "moments",
+                (self.n_samples, len(self.orders), self.n_nodes),
+                self.chunk,
+                "<f4",
+                math.nan,
+                "sample order node",
+            ),
             ("clip_count", (self.n_chunks,), 1, "<i8", -1, "chunk"),
             ("error", (self.n_chunks, len(self.orders)), 1, "<f8", math.nan, "chunk order"),
         ):
