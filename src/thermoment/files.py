@@ -1,4 +1,4 @@
-"""safetensors files with a kind and a text of facts: written whole or not at all, checked when read."""
+"""Files written whole or not at all, safetensors checked when read, and the folder where thermoment keeps its own."""
 
 import json
 import os
@@ -47,6 +47,14 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """$THERMOMENT_CACHE, else thermoment/ in $XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("THERMOMENT_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
 
 
 def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], str]:
