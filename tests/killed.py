@@ -23,7 +23,7 @@ KILLS_IN_A_ROW = 7
 
 
 def attempt(experiment: str, folder: Path, limit: float) -> int | None:
-    """Runs in a child that dies after `limit` calls. The number of calls of a child that finished, None for a killed one."""
+    """Runs in a child that dies after `limit` calls: how many it made if it finished, None if it was killed."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -78,7 +78,7 @@ def test_every_reading_learns(optimiser: str, standardise: str, head: str) -> No
     assert len(found.losses) == 30
 
 
-def test_only_K_changes_and_the_seed_decides() -> None:
+def test_only_the_projection_changes_and_the_seed_decides() -> None:
     reservoir = small()
     stages = (Stage("mean", 2, 0.1), Stage("polynomial", 2, 0.1))
     first, again, other = (train(reservoir, X, Y, stages, seed=seed).reservoir for seed in (1, 1, 2))
@@ -89,7 +89,7 @@ def test_only_K_changes_and_the_seed_decides() -> None:
     assert np.any(first.K != reservoir.K)
 
 
-def test_without_stages_K_stays_as_drawn() -> None:
+def test_without_stages_the_projection_stays_as_drawn() -> None:
     np.testing.assert_array_equal(train(small(), X, Y, (), seed=1).reservoir.K, small().K)
 
 

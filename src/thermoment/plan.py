@@ -1,4 +1,4 @@
-"""What a run would cost: node-steps, chunks, disk, and the time on every engine that can run here, from a short trial."""
+"""What a run would cost: node-steps, chunks, disk, and from a short trial the time on every engine that runs here."""
 
 import math
 import time

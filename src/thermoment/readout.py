@@ -32,7 +32,7 @@ SMALLEST_DEVIATION = 1e-12
 """A feature that varies less than this over the training set is only centred."""
 _ROWS_AT_ONCE = 4096
 LARGEST_GRADIENT = 1e-5
-"""Where `fit_converged` stops: no component of the gradient is larger. The loss is then within about 1e-6 of its minimum."""
+"""Where `fit_converged` stops: no component of the gradient is larger."""
 _MOST_ITERATIONS = 5000
 
 
@@ -133,14 +133,16 @@ class Readout:
 
 def classes(logits: Array) -> NDArray[np.int64]:
     """The class with the largest logit, the first of them where two are equal: (S,)."""
-    return logits.argmax(1)
+    chosen: NDArray[np.int64] = logits.argmax(1)
+    return chosen
 
 
 def average_logits(readouts: Sequence[Readout], blocks: Sequence[ArrayLike]) -> Array:
     """Late fusion: the mean of every readout's logits on its own features, (S, C)."""
     if not readouts or len(readouts) != len(blocks):
         raise invalid("readouts", f"be as many as the {len(blocks)} blocks of features", len(readouts))
-    return np.mean([readout.logits(block) for readout, block in zip(readouts, blocks, strict=True)], axis=0)
+    mean: Array = np.mean([readout.logits(block) for readout, block in zip(readouts, blocks, strict=True)], axis=0)
+    return mean
 
 
 def fit_sgd(

@@ -7,15 +7,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import zarr
-from zarr.storage import LocalStore
-
 from thermoment import __version__, figures, report
 from thermoment.analysis import analyse
 from thermoment.classifiers import PREDICTIONS, load_predictions
 from thermoment.experiment import Experiment, to_toml
 from thermoment.files import write_whole
-from thermoment.store import SUMS, damaged, place, read_sums, remove_partial, write_sums
+from thermoment.store import SUMS, FeatureStore, damaged, place, read_sums, remove_partial, write_sums
 
 _PACKAGES = ("jax", "jaxlib", "matplotlib", "numpy", "optax", "scikit-learn", "scipy", "zarr")
 RESULTS, EXPERIMENT, ENVIRONMENT, TIMINGS = "results.json", "experiment.toml", "environment.json", "timings.json"
@@ -101,13 +98,13 @@ def rewrite_report(folder: Path) -> Path:
     results = read_results(folder)
     (folder / "figures").mkdir(exist_ok=True)
     drawn = figures.draw(results, folder / "figures")
-    path = report.write(folder)
+    path: Path = report.write(folder)
     write_sums(folder, [str(made.relative_to(folder)) for made in (*drawn, path)], read_sums(folder))
     return path
 
 
 def verify(folder: Path) -> list[str]:
-    """What is wrong with a run: files against SHA256SUMS, features against their checksums, results against predictions."""
+    """What is wrong with a run: files against SHA256SUMS, features against checksums, results against predictions."""
     results = read_results(folder)
     problems = [f"{name} is missing or has other bytes than {SUMS} says" for name in damaged(folder)]
     if (folder / PREDICTIONS).is_file():
@@ -142,18 +139,16 @@ def _first_difference(stored: Any, derived: Any) -> str:
 def _check_features(folder: Path, results: Mapping[str, Any]) -> list[str]:
     """Every chunk read with its checksum, and the count of clipped updates added up again."""
     problems, clipped = [], 0
-    try:
-        for name, group in zarr.open_group(LocalStore(folder / FEATURES, read_only=True), mode="r").groups():
-            moments = group["moments"]
-            for start in range(0, moments.shape[0], moments.chunks[0]):
-                try:
-                    moments[start : start + moments.chunks[0]]
-                except (ValueError, RuntimeError) as error:
-                    problems.append(f"{FEATURES}/{name}: samples from {start} are damaged: {error}")
-            clipped += int(group["clip_count"][:].sum())
-    except (ValueError, RuntimeError, OSError, KeyError) as error:
-        return [*problems, f"{FEATURES} cannot be read: {error}"]
-    if clipped != results.get("clip_count"):
+    for group in sorted(path for path in (folder / FEATURES).iterdir() if path.is_dir()):
+        try:
+            store = FeatureStore.open(group)
+        except ValueError as error:
+            return [*problems, f"{FEATURES}/{group.name} cannot be read: {error}"]
+        if missing := store.missing():
+            problems.append(f"{FEATURES}/{group.name}: chunks {missing} are missing or damaged")
+        else:
+            clipped += store.clip_count()
+    if not problems and clipped != results.get("clip_count"):
         problems.append(f"clip_count of {RESULTS} is {results.get('clip_count')}, but the features add up to {clipped}")
     return problems
 

@@ -158,7 +158,13 @@ def _projection(
 ) -> Path:
     """A reservoir drawn and trained."""
     drawn = plans[plan.start] if plan.start else plan
-    draw = {"n_nodes": drawn.n_nodes, "s_W": drawn.s_W, "s_K": drawn.s_K, "s_b": drawn.s_b, "seed": drawn.seed}
+    draw: dict[str, Any] = {
+        "n_nodes": drawn.n_nodes,
+        "s_W": drawn.s_W,
+        "s_K": drawn.s_K,
+        "s_b": drawn.s_b,
+        "seed": drawn.seed,
+    }
     stages = [as_table(stage) for stage in plan.stages]
     data_id = _digest(dataset, "x_train", "y_train")
     folder = context.folder("projection", draw, stages, plan.seed, experiment.training, experiment.dynamics, data_id)

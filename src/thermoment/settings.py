@@ -10,7 +10,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 def build(kind: Any, value: Any, where: str = "") -> Any:
-    """`value`, parsed from TOML, as a `kind`: a dataclass, a tuple, a union or a plain type. `where` it stands is for messages."""
+    """`value`, parsed from TOML, as a `kind`: a dataclass, a tuple, a union or a plain type.
+
+    `where` it stands is for messages.
+    """
     origin = get_origin(kind)
     if is_dataclass(kind) and isinstance(kind, type):
         return _build_dataclass(kind, value, where)

@@ -23,6 +23,7 @@ from zarr.codecs import Crc32cCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from thermoment.files import write_whole
+from thermoment.reservoir import check_orders
 
 SUMS = "SHA256SUMS"
 
@@ -48,7 +49,7 @@ def sha256(path: Path) -> str:
 
 
 def write_sums(folder: Path, files: Iterable[str], known: Mapping[str, str] | None = None) -> None:
-    """Writes SHA256SUMS of `files`, paths below `folder`, so that `sha256sum -c` passes; `known` are added as they are."""
+    """Writes SHA256SUMS of `files`, paths below `folder`, so that `sha256sum -c` passes; `known` are kept."""
     sums = {**(known or {}), **{name: sha256(folder / name) for name in files}}
     write_whole(folder / SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode())
 
@@ -135,7 +136,7 @@ def place(source: Path, target: Path) -> None:
 class _Folder(LocalStore):
     """Zarr's folder store, with every write atomic and on disk before it counts."""
 
-    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
+    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:  # noqa: ARG002
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, value.to_bytes())
@@ -154,6 +155,17 @@ class FeatureStore:
     orders: tuple[int, ...]
     n_nodes: int
     chunk: int
+
+    @classmethod
+    def open(cls, folder: Path) -> "FeatureStore":
+        """What is kept in `folder`, by its own metadata."""
+        try:
+            group = zarr.open_group(LocalStore(folder, read_only=True), mode="r")
+            array, orders = group["moments"], group.attrs["orders"]
+            n_samples, _, n_nodes = array.shape  # type: ignore[union-attr]
+            return cls(folder, n_samples, check_orders("orders", orders), n_nodes, array.chunks[0])  # type: ignore[arg-type, union-attr]
+        except (KeyError, AttributeError, TypeError, ValueError, OSError) as error:
+            raise ValueError(f"{folder} holds no features of a reservoir: {error}.") from None
 
     @property
     def n_chunks(self) -> int:
