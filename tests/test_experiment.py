@@ -99,7 +99,11 @@ reservoirs."*".stages = []
         ("readout.converged=1", "Key `readout.converged` must be true or false"),
         ("training.optimiser=adm", "`optimiser` must be one of sgd, momentum, adam"),
         ("reservoirs.K9.seed=1", "name of K1, K2, K3"),
-        ("reservoirs.K1.start=K1", "`start` must be another reservoir for K1"),
+        ("reservoirs.K1.start=K1", "`start` must be another reservoir of 256 nodes for K1"),
+        (
+            "reservoirs=[{name='A',seed=1,n_nodes=2},{name='B',seed=1,start='A'}]",
+            "another reservoir of 256 nodes for B",
+        ),
         ("reservoirs.K1.name=K2", "each with a name of its own"),
         ("reservoirs.K1.name=../x", "`name` must be a name of letters"),
         ("reservoirs=[]", "at least one"),

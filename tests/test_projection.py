@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment.projection import Stage, Training, _stationary, batches, train
+from thermoment.projection import Stage, Training, _stationary, batches, train, train_side_by_side
 
 RNG = np.random.default_rng(5)
 X = RNG.random((300, 6))
@@ -87,6 +87,20 @@ def test_only_the_projection_changes_and_the_seed_decides() -> None:
     np.testing.assert_array_equal(first.K, again.K)
     assert np.any(first.K != other.K)
     assert np.any(first.K != reservoir.K)
+
+
+def test_side_by_side_is_one_after_the_other() -> None:
+    reservoirs = [small(seed) for seed in (3, 4, 5)]
+    stages = (Stage("mean", 2, 0.1), Stage("polynomial", 3, 0.1))
+    training = Training("momentum", standardise="once")
+    together = train_side_by_side(reservoirs, X, Y, stages, training, seeds=[7, 8, 9])
+    for reservoir, seed, found in zip(reservoirs, (7, 8, 9), together, strict=True):
+        alone = train(reservoir, X, Y, stages, training, seed=seed)
+        np.testing.assert_allclose(found.reservoir.K, alone.reservoir.K, atol=1e-6)
+        np.testing.assert_allclose(found.losses, alone.losses, rtol=1e-5)
+        np.testing.assert_array_equal(found.reservoir.W, reservoir.W)
+    with pytest.raises(ValueError, match="the same size"):
+        train_side_by_side([small(), tm.Reservoir.draw(4, 6, seed=1)], X, Y, stages, seeds=[1, 2])
 
 
 def test_without_stages_the_projection_stays_as_drawn() -> None:

@@ -276,7 +276,7 @@ def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
         repeats=2,
         features=replace(tiny.features, keep=False),
         readout=replace(tiny.readout, converged=False),
-        variants={"asis": {"description": "as it is"}, "shared": {"reservoirs": {"K2": {"start": "K1"}}}},
+        variants={"asis": {"description": "as it is"}, "shared": {"reservoirs": {"K2": {"start": "K1", "n_nodes": 6}}}},
     )
     results = runner.run(plain, tmp_path / "study")
     assert [row["variant"] for row in results["study"]] == ["asis", "shared"]

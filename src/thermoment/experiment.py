@@ -72,7 +72,7 @@ class ReadoutPlan(Sgd):
 class FeaturePlan:
     """How features are kept: samples in a chunk, and whether they stay on disk after the readouts are fitted."""
 
-    chunk: int = 1000
+    chunk: int = 2000
     keep: bool = True
 
     def __post_init__(self) -> None:
@@ -104,9 +104,13 @@ class Experiment:
         names = [plan.name for plan in self.reservoirs]
         if not names or len(set(names)) < len(names):
             raise invalid("reservoirs", "have at least one, each with a name of its own", names)
+        sizes = {plan.name: plan.n_nodes for plan in self.reservoirs}
         for plan in self.reservoirs:
-            if plan.start is not None and plan.start not in set(names) - {plan.name}:
-                raise invalid("start", f"be another reservoir for {plan.name}", repr(plan.start))
+            others = [name for name, size in sizes.items() if size == plan.n_nodes and name != plan.name]
+            if plan.start is not None and plan.start not in others:
+                raise invalid(
+                    "start", f"be another reservoir of {plan.n_nodes} nodes for {plan.name}", repr(plan.start)
+                )
         for variant in self.variants:
             _check_name("variants", variant)
 

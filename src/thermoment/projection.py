@@ -8,7 +8,7 @@ K and the head are trained, W and b stay as drawn; the head is thrown away. What
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -31,6 +31,8 @@ Standardise = Literal["none", "once", "batch"]
 MOMENTUM = 0.9
 HEAD_DEVIATION = 0.01
 """Standard deviation of a head that starts "normal"; "uniform" is +- 1/sqrt(number of features)."""
+REPRODUCIBLE = {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}
+"""Options of compilation with which a GPU gives the same bits every time: no race, no choice by stopwatch."""
 _POWERS = {"mean": (1,), "polynomial": (1, 2, 4)}
 _ROWS_AT_ONCE = 4096
 _SMALLEST_VARIANCE = 1e-12
@@ -95,31 +97,58 @@ def train(
 
     Cost: per epoch about 4 S D N floating-point operations.
     """
+    return train_side_by_side([reservoir], inputs, labels, stages, training, seeds=[seed], report=report)[0]
+
+
+def train_side_by_side(
+    reservoirs: Sequence[Reservoir],
+    inputs: NDArray[Any],
+    labels: NDArray[np.integer[Any]],
+    stages: tuple[Stage, ...],
+    training: Training | None = None,
+    *,
+    seeds: Sequence[int],
+    report: Report = lambda *_: None,
+) -> list[Trained]:
+    """`train` for several reservoirs of one size at once: on a GPU hardly slower than for one of them."""
     training = training or Training()
-    inputs = check_array("inputs", inputs, ("S", reservoir.n_inputs)).astype(np.float32)
+    first = reservoirs[0]
+    inputs = check_array("inputs", inputs, ("S", first.n_inputs)).astype(np.float32)
     labels = check_labels(labels, len(inputs))
     n_classes = int(labels.max()) + 1
+    if any((r.n_nodes, r.n_inputs, r.dynamics) != (first.n_nodes, first.n_inputs, first.dynamics) for r in reservoirs):
+        raise invalid("reservoirs", "have the same size and dynamics", [r.K.shape for r in reservoirs])
     x, y = jnp.asarray(inputs), jnp.asarray(labels, jnp.int32)
-    K, b = jnp.asarray(reservoir.K, jnp.float32), jnp.asarray(reservoir.b, jnp.float32)
-    losses: list[float] = []
+    K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]
+    b = [jnp.asarray(reservoir.b, jnp.float32) for reservoir in reservoirs]
+    losses: list[list[float]] = []
     for number, stage in enumerate(stages):
-        rng = np.random.default_rng([check_integer("seed", seed, 0, 2**63), number])
-        n_features = len(_POWERS[stage.surrogate]) * reservoir.n_nodes
-        parameters: dict[str, Any] = {"K": K, **_head(training.head, n_features, n_classes, rng)}
-        run = _Run(stage, training, reservoir.dynamics)
-        scaling = _scaling(run, K, b, inputs, n_features)
-        state = _optimiser(run).init(parameters)
-        for rows in batches(len(inputs), training.batch_size, stage.epochs, rng):
-            parameters, state, loss = _epoch(run, parameters, state, b, scaling, x, y, rows)
-            losses.append(float(loss))
-            if not math.isfinite(losses[-1]):
+        run = _Run(stage, training, first.dynamics)
+        rngs = [np.random.default_rng([check_integer("seed", seed, 0, 2**63), number]) for seed in seeds]
+        n_features = len(_POWERS[stage.surrogate]) * first.n_nodes
+        parameters = [
+            {"K": start, **_head(training.head, n_features, n_classes, rng)} for start, rng in zip(K, rngs, strict=True)
+        ]
+        scaling = [_scaling(run, *start, inputs, n_features) for start in zip(K, b, strict=True)]
+        state = [_optimiser(run).init(start) for start in parameters]
+        carried = _stack([parameters, state]), _stack([b, scaling])
+        orders = zip(*(batches(len(inputs), training.batch_size, stage.epochs, rng) for rng in rngs), strict=True)
+        for rows in orders:
+            moving, loss = _epoch(run, *carried, x, y, _stack([list(rows)])[0])
+            carried = moving, carried[1]
+            losses.append(np.atleast_1d(loss).tolist())
+            if not np.isfinite(losses[-1]).all():
                 raise FloatingPointError(
                     f"Training of K diverged in epoch {len(losses)} at learning rate {stage.learning_rate:g}: "
                     "lower it, or standardise the surrogate features."
                 )
-            report(len(losses), losses[-1])
-        K = parameters["K"]
-    return Trained(replace(reservoir, K=np.asarray(K, np.float64)) if stages else reservoir, np.array(losses))
+            report(len(losses), float(np.mean(losses[-1])))
+        K = list(carried[0][0]["K"]) if len(K) > 1 else [carried[0][0]["K"]]
+    histories = np.array(losses).reshape(-1, len(reservoirs)).T
+    return [
+        Trained(replace(reservoir, K=np.asarray(found, np.float64)) if stages else reservoir, history)
+        for reservoir, found, history in zip(reservoirs, K, histories, strict=True)
+    ]
 
 
 def batches(n_samples: int, batch_size: int, epochs: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
@@ -210,13 +239,29 @@ def _scaling(run: _Run, K: jax.Array, b: jax.Array, inputs: NDArray[np.float32],
     return jnp.asarray(mean, jnp.float32), jnp.asarray(1 / np.sqrt(variance), jnp.float32)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
-def _epoch(
-    run: _Run, parameters: Any, state: Any, b: jax.Array, scaling: Any, x: jax.Array, y: jax.Array, rows: jax.Array
-) -> tuple[Any, Any, jax.Array]:
-    """One pass over all batches as one compiled program; the mean loss comes with it."""
+def _stack(parts: Sequence[list[Any]]) -> tuple[Any, ...]:
+    """Each list of trees as one tree with a new first axis; a list of one as the tree itself."""
+    return tuple(
+        jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if len(trees) > 1 else trees[0] for trees in parts
+    )
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=REPRODUCIBLE)
+def _epoch(run: _Run, moving: Any, fixed: Any, x: jax.Array, y: jax.Array, rows: jax.Array) -> tuple[Any, jax.Array]:
+    """One pass over all batches as one compiled program, for one reservoir or side by side; with the mean loss."""
+    one = partial(_one_epoch, run)
+    return (
+        one(moving, fixed, x, y, rows)
+        if rows.ndim == 2
+        else jax.vmap(one, (0, 0, None, None, 0))(moving, fixed, x, y, rows)
+    )
+
+
+def _one_epoch(
+    run: _Run, moving: Any, fixed: Any, x: jax.Array, y: jax.Array, rows: jax.Array
+) -> tuple[Any, jax.Array]:
     optimiser = _optimiser(run)
-    mean, inverse = scaling
+    b, (mean, inverse) = fixed
 
     def loss(parameters: Any, rows: jax.Array) -> jax.Array:
         real = (rows >= 0).astype(jnp.float32)
@@ -237,5 +282,5 @@ def _epoch(
         updates, state = optimiser.update(gradient, state, parameters)
         return (optax.apply_updates(parameters, updates), state), value
 
-    (parameters, state), losses = jax.lax.scan(step, (parameters, state), rows)
-    return parameters, state, losses.mean()
+    moving, losses = jax.lax.scan(step, moving, rows)
+    return moving, losses.mean()

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from thermoment.files import read_tensors, write_tensors
-from thermoment.projection import batches, check_labels
+from thermoment.projection import REPRODUCIBLE, batches, check_labels
 from thermoment.validation import check_array, check_integer, check_not_negative, check_positive, invalid
 
 Array = NDArray[np.float64]
@@ -211,7 +211,7 @@ def _parts(features: NDArray[Any]) -> list[NDArray[Any]]:
     return [features[start : start + _ROWS_AT_ONCE] for start in range(0, len(features), _ROWS_AT_ONCE)]
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
+@partial(jax.jit, static_argnums=0, donate_argnums=(1, 2), compiler_options=REPRODUCIBLE)
 def _epoch(
     settings: Sgd, weights: jax.Array, bias: jax.Array, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -233,7 +233,7 @@ def _epoch(
     return weights, bias, losses.mean() / mask.shape[1]
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=REPRODUCIBLE)
 def _loss_and_gradient(parameters: jax.Array, x: jax.Array, y: jax.Array, l2: float) -> tuple[jax.Array, jax.Array]:
     """Loss and its gradient for parameters (F + 1, C), the last row the bias."""
 

@@ -10,13 +10,15 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ from thermoment.data import Dataset
 from thermoment.engines import Engine, Task, choose
 from thermoment.experiment import Experiment, ReservoirPlan
 from thermoment.files import write_whole
-from thermoment.projection import train
+from thermoment.projection import train_side_by_side
 from thermoment.reservoir import Reservoir
 from thermoment.run_folder import RESULTS, assemble, check_new, results_text, write_timings
 from thermoment.settings import as_table
@@ -102,12 +104,14 @@ def _repeats(
     experiment: Experiment, dataset: Dataset, folder: Path, context: _Context, *, with_report: bool = True
 ) -> dict[str, Any]:
     """The run with the seeds as written, and its repeats with other seeds below its folder."""
-    results, files = _once(experiment, dataset, context)
+    repeats = [experiment.repeat(number) for number in range(experiment.repeats)]
+    with context.timed("projections"):
+        projections = _projections(repeats, dataset, context)
+    results, files = _once(repeats[0], projections[0], dataset, context)
     all_results = [results]
     for number in range(1, experiment.repeats):
-        other = experiment.repeat(number)
-        found, other_files = _once(other, dataset, context)
-        assemble(folder / f"repeat-{number}", other, found, other_files)
+        found, other_files = _once(repeats[number], projections[number], dataset, context)
+        assemble(folder / f"repeat-{number}", repeats[number], found, other_files)
         all_results.append(found)
     if experiment.repeats > 1:
         results = {**results, "repeats": summarise(all_results)}
@@ -115,11 +119,69 @@ def _repeats(
     return results
 
 
-def _once(experiment: Experiment, dataset: Dataset, context: _Context) -> tuple[dict[str, Any], Files]:
-    """One pass through the stages up to the analysis."""
-    plans = {plan.name: plan for plan in experiment.reservoirs}
-    with context.timed("projections"):
-        projections = {name: _projection(plan, plans, experiment, dataset, context) for name, plan in plans.items()}
+def _projections(repeats: list[Experiment], dataset: Dataset, context: _Context) -> list[dict[str, Path]]:
+    """For every repeat where its reservoirs are, drawn and trained."""
+    # A GPU trains the repeats of a reservoir side by side. They are named by all of them: rounding is theirs together.
+    together = len(repeats) > 1 and jax.default_backend() != "cpu"
+    found: list[dict[str, Path]] = [{} for _ in repeats]
+    for number, plan in enumerate(repeats[0].reservoirs):
+        plans = [repeat.reservoirs[number] for repeat in repeats]
+        for group in [range(len(repeats))] if together else [[k] for k in range(len(repeats))]:
+            folders = _train([plans[k] for k in group], [repeats[k] for k in group], dataset, context)
+            for k, folder in zip(group, folders, strict=True):
+                found[k][plan.name] = folder
+    return found
+
+
+def _train(
+    plans: list[ReservoirPlan], experiments: list[Experiment], dataset: Dataset, context: _Context
+) -> list[Path]:
+    """The same reservoir of some repeats, drawn and trained side by side."""
+    draws = [_draw(plan, experiment) for plan, experiment in zip(plans, experiments, strict=True)]
+    name, stages = plans[0].name, plans[0].stages
+    training, dynamics = experiments[0].training, experiments[0].dynamics
+    seeds = [plan.seed for plan in plans]
+    facts = (
+        draws,
+        [as_table(stage) for stage in stages],
+        seeds,
+        training,
+        dynamics,
+        _digest(dataset, "x_train", "y_train"),
+    )
+    folders = [context.folder("projection", number, *facts) for number in range(len(plans))]
+    if not any(damaged(folder) for folder in folders):
+        return folders
+    total = sum(stage.epochs for stage in stages)
+    trained = train_side_by_side(
+        [Reservoir.draw(n_inputs=dataset.n_inputs, dynamics=dynamics, **draw) for draw in draws],
+        dataset.x_train,
+        dataset.y_train,
+        stages,
+        training,
+        seeds=seeds,
+        report=lambda done, _: context.listener(f"training {name}, epochs", done, total),
+    )
+    for folder, (reservoir, losses) in zip(folders, trained, strict=True):
+        keep(folder, partial(_save_trained, reservoir, losses))
+    return folders
+
+
+def _draw(plan: ReservoirPlan, experiment: Experiment) -> dict[str, Any]:
+    """The arguments of `Reservoir.draw`: a reservoir's own, or those of the one it starts from."""
+    source = next(other for other in experiment.reservoirs if other.name == (plan.start or plan.name))
+    return {name: getattr(source, name) for name in ("n_nodes", "s_W", "s_K", "s_b", "seed")}
+
+
+def _save_trained(reservoir: Reservoir, losses: NDArray[np.float64], folder: Path) -> None:
+    reservoir.save(folder / "reservoir.safetensors")
+    write_whole(folder / "losses.json", json.dumps(losses.tolist()).encode())
+
+
+def _once(
+    experiment: Experiment, projections: dict[str, Path], dataset: Dataset, context: _Context
+) -> tuple[dict[str, Any], Files]:
+    """One pass through the stages from the features to the analysis."""
     reservoirs = {
         name: replace(Reservoir.load(folder / "reservoir.safetensors"), stream=stream)
         for stream, (name, folder) in enumerate(projections.items())
@@ -133,10 +195,10 @@ def _once(experiment: Experiment, dataset: Dataset, context: _Context) -> tuple[
             for name, store in stores.items():
                 _features(name, store, reservoirs[name], engine, experiment, dataset, context)
     with context.timed("readouts"):
-        keep(readouts, lambda partial: _readouts(partial, stores, experiment, dataset, context))
+        keep(readouts, partial(_readouts, stores, experiment, dataset, context))
     with context.timed("analysis"):
         facts = json.loads((readouts / "facts.json").read_text("utf-8"))
-        n_nodes = {name: plan.n_nodes for name, plan in plans.items()}
+        n_nodes = {name: reservoir.n_nodes for name, reservoir in reservoirs.items()}
         analysis = analyse(*classifiers.load_predictions(readouts), n_nodes)
         results = {**_settings(experiment, dataset, engine.name), **facts, **analysis}
 
@@ -151,40 +213,6 @@ def _once(experiment: Experiment, dataset: Dataset, context: _Context) -> tuple[
         else:
             shutil.rmtree(store.folder, ignore_errors=True)
     return results, files
-
-
-def _projection(
-    plan: ReservoirPlan, plans: dict[str, ReservoirPlan], experiment: Experiment, dataset: Dataset, context: _Context
-) -> Path:
-    """A reservoir drawn and trained."""
-    drawn = plans[plan.start] if plan.start else plan
-    draw: dict[str, Any] = {
-        "n_nodes": drawn.n_nodes,
-        "s_W": drawn.s_W,
-        "s_K": drawn.s_K,
-        "s_b": drawn.s_b,
-        "seed": drawn.seed,
-    }
-    stages = [as_table(stage) for stage in plan.stages]
-    data_id = _digest(dataset, "x_train", "y_train")
-    folder = context.folder("projection", draw, stages, plan.seed, experiment.training, experiment.dynamics, data_id)
-
-    def build(partial: Path) -> None:
-        total = sum(stage.epochs for stage in plan.stages)
-        trained, losses = train(
-            Reservoir.draw(n_inputs=dataset.n_inputs, dynamics=experiment.dynamics, **draw),
-            dataset.x_train,
-            dataset.y_train,
-            plan.stages,
-            experiment.training,
-            seed=plan.seed,
-            report=lambda done, _: context.listener(f"training {plan.name}, epochs", done, total),
-        )
-        trained.save(partial / "reservoir.safetensors")
-        write_whole(partial / "losses.json", json.dumps(losses.tolist()).encode())
-
-    keep(folder, build)
-    return folder
 
 
 def _engine(reservoir: Reservoir, experiment: Experiment, dataset: Dataset) -> Engine:
@@ -226,13 +254,19 @@ def _features(
     def progress(count: int, _: int) -> None:
         context.listener(f"{engine.name} {name}, images", done + count, total)
 
-    for number in missing:
-        rows = store.rows(number)
-        ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
-        inputs = _inputs(dataset, rows)
-        moments = simulate(reservoir, inputs, experiment.protocol, engine=engine, sample_ids=ids, progress=progress)
-        store.write(number, moments.raw, moments.info.clip_count, moments.info.error)
-        done += len(ids)
+    with ThreadPoolExecutor(1) as writer:  # a chunk goes to disk while the next one is computed
+        writing: Future[None] | None = None
+        for number in missing:
+            rows = store.rows(number)
+            ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
+            inputs = _inputs(dataset, rows)
+            moments = simulate(reservoir, inputs, experiment.protocol, engine=engine, sample_ids=ids, progress=progress)
+            if writing is not None:
+                writing.result()
+            writing = writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error)
+            done += len(ids)
+        if writing is not None:
+            writing.result()
 
 
 def _inputs(dataset: Dataset, rows: slice) -> NDArray[np.float32]:
@@ -242,19 +276,19 @@ def _inputs(dataset: Dataset, rows: slice) -> NDArray[np.float32]:
 
 
 def _readouts(
-    partial: Path, stores: dict[str, FeatureStore], experiment: Experiment, dataset: Dataset, context: _Context
+    stores: dict[str, FeatureStore], experiment: Experiment, dataset: Dataset, context: _Context, folder: Path
 ) -> None:
     """Readouts, predictions, and what the features know of themselves."""
     plan = experiment.readout
     fitted = classifiers.fit(stores, dataset, plan.sgd, converged=plan.converged, listener=context.listener)
     for model, readout in fitted.items():
-        readout.save(partial / classifiers.readout_file(model), {"model": model.key})
-    classifiers.save_predictions(partial, dataset.y_test, classifiers.predict(fitted, stores, dataset))
+        readout.save(folder / classifiers.readout_file(model), {"model": model.key})
+    classifiers.save_predictions(folder, dataset.y_test, classifiers.predict(fitted, stores, dataset))
     squares = [[error**2 for error in store.error().values()] for store in stores.values()]
     error = dict(zip(map(str, experiment.protocol.orders), np.sqrt(np.mean(squares, axis=0)).tolist(), strict=True))
     clip_count = sum(store.clip_count() for store in stores.values())
     facts = {"clip_count": clip_count, "error": error if any(error.values()) else None}
-    write_whole(partial / "facts.json", json.dumps(facts).encode())
+    write_whole(folder / "facts.json", json.dumps(facts).encode())
 
 
 def _report(results: dict[str, Any], context: _Context) -> Files:
@@ -262,12 +296,12 @@ def _report(results: dict[str, Any], context: _Context) -> Files:
     text = results_text(results)
     folder = context.folder("report", text, __version__)
 
-    def build(partial: Path) -> None:
+    def build(folder: Path) -> None:
         context.listener("figures and report", 0, 1)
-        write_whole(partial / RESULTS, text.encode())
-        (partial / "figures").mkdir()
-        figures.draw(results, partial / "figures")
-        report.write(partial)
+        write_whole(folder / RESULTS, text.encode())
+        (folder / "figures").mkdir()
+        figures.draw(results, folder / "figures")
+        report.write(folder)
         context.listener("figures and report", 1, 1)
 
     with context.timed("report"):
