@@ -130,7 +130,7 @@ def test_a_diverging_loss_is_an_error_that_names_epoch_and_rate() -> None:
         (lambda: Training(l2=-1), "`l2`"),
         (lambda: train(small(), X, Y[:-1], (), seed=1), "`labels` must have shape"),
         (lambda: train(small(), X, Y - 1, (), seed=1), "`labels` must be zero or positive"),
-        (lambda: train(small(), X, Y + 0.5, (), seed=1), "`labels` must be integers"),
+        (lambda: train(small(), X, Y + 0.5, (), seed=1), "`labels` must be integers"),  # type: ignore[arg-type]
         (lambda: train(small(), X[:, :3], Y, (), seed=1), "`inputs` must have shape"),
     ],
 )

@@ -95,7 +95,7 @@ def run(
 
     folder = out or Path("runs") / chosen.name
     with display.progress() as listener:
-        results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener)
+        results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener, note=_note)
     seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
     click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)
@@ -232,6 +232,10 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
             display.table("features on this machine", ("engine", "time"), plan.times(found).items()),
         ]
     )
+
+
+def _note(sentence: str) -> None:
+    click.echo(sentence, err=True)
 
 
 def _print(tables: Iterable[Any]) -> None:

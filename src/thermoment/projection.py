@@ -274,7 +274,7 @@ def _one_epoch(
             psi = (psi - mean) * inverse
         logits = jnp.matmul(psi, parameters["head"], precision="highest") + parameters["bias"]
         entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows])
-        return share @ entropy + run.training.l2 / 2 * jnp.sum(parameters["K"] ** 2)
+        return jnp.asarray(share @ entropy + run.training.l2 / 2 * jnp.sum(parameters["K"] ** 2))
 
     def step(carry: Any, rows: jax.Array) -> Any:
         parameters, state = carry

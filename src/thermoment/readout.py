@@ -240,6 +240,6 @@ def _loss_and_gradient(parameters: jax.Array, x: jax.Array, y: jax.Array, l2: fl
     def loss(parameters: jax.Array) -> jax.Array:
         logits = jnp.matmul(x, parameters[:-1], precision="highest") + parameters[-1]
         entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)
-        return entropy.mean() + l2 / 2 * jnp.sum(parameters[:-1] ** 2)
+        return jnp.asarray(entropy.mean() + l2 / 2 * jnp.sum(parameters[:-1] ** 2))
 
     return jax.value_and_grad(loss)(parameters)

@@ -138,7 +138,8 @@ def _first_difference(stored: Any, derived: Any) -> str:
 
 def _check_features(folder: Path, results: Mapping[str, Any]) -> list[str]:
     """Every chunk read with its checksum, and the count of clipped updates added up again."""
-    problems, clipped = [], 0
+    problems: list[str] = []
+    clipped = 0
     for group in sorted(path for path in (folder / FEATURES).iterdir() if path.is_dir()):
         try:
             store = FeatureStore.open(group)

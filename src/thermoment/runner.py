@@ -37,9 +37,13 @@ from thermoment.store import SUMS, FeatureStore, damaged, exclusive, identity, k
 
 Listener = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
+Note = Callable[[str], None]
+"""Called with a sentence a person may want to act on."""
 Files = dict[str, Path]
 """Names in the run's folder, and where the store has them."""
 
+_LONG_SECONDS = 3600.0
+"""Sampling that takes longer than this is worth a note."""
 # Raised when a stage computes something else from the same settings.
 _VERSIONS = {"projection": 1, "features": 1, "readouts": 1, "report": 1}
 
@@ -50,6 +54,7 @@ class _Context:
 
     store: Path
     listener: Listener
+    note: Note
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -70,6 +75,7 @@ def run(
     store: str | PathLike[str] | None = None,
     data_dir: str | PathLike[str] | None = None,
     listener: Listener = lambda *_: None,
+    note: Note = lambda _: None,
 ) -> dict[str, Any]:
     """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
 
@@ -78,7 +84,7 @@ def run(
     """
     target = Path(folder)
     check_new(target)
-    context = _Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener)
+    context = _Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener, note)
     with exclusive(context.store):
         with context.timed("data"):
             dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
@@ -265,6 +271,12 @@ def _features(
                 writing.result()
             writing = writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error)
             done += len(ids)
+            left = moments.info.seconds / len(ids) * (total - done)
+            if number == missing[0] and left > _LONG_SECONDS and engine.name != "meanfield":
+                context.note(
+                    f"The features of {name} will take {left / 3600:.1f} hours with {engine.name}. "
+                    "The engine meanfield gives them in minutes: no sampling, but an approximation that states its error."
+                )
         if writing is not None:
             writing.result()
 
