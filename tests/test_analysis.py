@@ -187,9 +187,14 @@ class TestOtherShapes:
         assert [row["wrong"] for row in results["regions"]] == [["K1", "K2"]] * 2
 
     def test_without_a_joined_model_only_singles_are_compared(self) -> None:
-        results = analyse(LABELS, {Model((name,), (1, 2)): LABELS for name in ("K1", "K2")})
-        assert results["mcnemar"] == []
-        assert pairs(results["jaccard"]) == [("K1", "K2")]
+        names = ("K1", "K2", "K3", "K4", "K5")
+        lower = Model(names, (1,))
+        for order in (names, names[::-1]):
+            results = analyse(LABELS, {**{Model((name,), (1, 2)): LABELS for name in order}, lower: LABELS})
+            assert results["mcnemar"] == []
+            assert pairs(results["jaccard"]) == list(combinations(names, 2))
+            alone = analyse(LABELS, {Model((name,), (1, 2)): LABELS for name in order})
+            assert alone["jaccard"] == results["jaccard"]
 
     def test_refusals(self) -> None:
         model = Model(("K1",), (1,))
