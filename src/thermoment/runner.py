@@ -275,7 +275,7 @@ def _features(
             if number == missing[0] and left > _LONG_SECONDS and engine.name != "meanfield":
                 context.note(
                     f"The features of {name} will take {left / 3600:.1f} hours with {engine.name}. "
-                    "The engine meanfield gives them in minutes: no sampling, but an approximation that states its error."
+                    "The engine meanfield gives them in minutes, by an approximation that states its error."
                 )
         if writing is not None:
             writing.result()
