@@ -142,6 +142,25 @@ class TestNumbers:
         for count in set(paper.CORRECT.values()) - ours:
             assert str(count) not in words
 
+    def test_three_numbers_come_first(self, tmp_path: Path) -> None:
+        given = results()
+        joined, averaged = given["accuracy"][6], given["accuracy"][7]
+        best = max(given["accuracy"][:3], key=lambda row: row["correct"])
+        tiles = [f"|All joined|{joined['accuracy']:.2%}", f"|Best single, {best['model']}|{best['accuracy']:.2%}"]
+        tiles.append(f"|Averaged logits|{averaged['accuracy']:.2%}")
+        words = report(tmp_path, given).words.replace(" %", "%")
+        assert words.index(tiles[0]) < words.index(tiles[1]) < words.index(tiles[2]) < words.index("All 3 reservoirs")
+
+    def test_the_highest_count_of_each_readout_is_bold(self, tmp_path: Path) -> None:
+        given = results()
+        for row in given["accuracy"][:7]:
+            row["correct"] = 490 if row["model"] == "K1+K3" else 400
+        for row in given["accuracy"][10:17]:
+            row["correct"] = 480 if row["model"] == "K2" else 400
+        report(tmp_path, given)
+        html = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert re.findall(r'<td class="best">(\d+)</td>', html) == ["480", "490"]
+
     def test_both_readouts_side_by_side(self, tmp_path: Path) -> None:
         given = results()
         words = report(tmp_path, given).words
@@ -235,6 +254,11 @@ class TestVerdicts:
         assert sentences[0] == "10 of the paper's 10 accuracies lie inside the 95 % interval of ours."
         assert sentences[-1] == "K1+K2 is below K2 alone (9658 and 9682), as in the paper."
 
+    def test_which_is_higher(self) -> None:
+        given = self.at_the_papers(5)
+        given["accuracy"][0]["correct"] = 9000
+        assert "Ours is higher in 9 of 10 and lower in 1." in findings.differences(given)
+
     @pytest.mark.parametrize(("shift", "verdict"), [(-31, "above"), (31, "below"), (-29, "inside"), (29, "inside")])
     def test_where_the_papers_number_lies(self, shift: int, verdict: str) -> None:
         assert {row.verdict for row in findings.compare(self.at_the_papers(shift))} == {verdict}
@@ -245,7 +269,7 @@ class TestVerdicts:
             row |= {"range95": [0.5, 0.6]}
         assert {row.over_seeds for row in findings.compare(given)} == {"above"}
         words = report(tmp_path, given).words
-        assert "0 lie inside the 95 % range of one more run over 3 seeds" in words
+        assert "Of its 10 accuracies, 0 lie inside the 95 % range of one more run over 3 seeds" in words
         assert "|paper inside|paper above" in words
 
     def test_the_reasons_name_what_was_chosen(self) -> None:
@@ -272,6 +296,7 @@ class TestVerdicts:
                 row |= {"mean": mean, "range95": [mean - 0.005, mean + 0.005]}
         words = report(tmp_path, given).words
         nearest = "Nearest to the paper is “better”, 0.10 points away (root mean square)"
+        assert "The highest mean is 99.95 %, of K1+K2+K3 in “worse” (SGD readout)." in words
         assert f"{nearest}; 10 of its 10 numbers lie inside the range of one more run." in words
 
 
