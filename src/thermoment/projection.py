@@ -57,7 +57,7 @@ class Training:
     """How K is trained, beside the stages: the first three fields are what the paper leaves open."""
 
     optimiser: Optimiser = "sgd"
-    head: HeadStart = "normal"
+    head: HeadStart = "uniform"
     """where the head starts"""
     standardise: Standardise = "none"
     """surrogate features: as they are, by the training set's statistics at the start of a stage, or by each batch's"""
