@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 
 from thermoment.engines import engines
+from thermoment.formatting import duration
 from thermoment.limits import Device, Limit, cpu_limit, gpu_limit
 from thermoment.machine import describe
 from thermoment.reservoir import Protocol, Reservoir
@@ -108,7 +109,7 @@ class Benchmark:
                 f"{one.node_steps_per_second:.2g}" if one.node_steps_per_second else "none taken",
                 f"{share:.0%}" if (share := self.share(one)) else "",
                 f"{one.images_per_second:.3g}",
-                _duration(one.paper_seconds),
+                duration(one.paper_seconds),
             )
             for one in sorted(self.speeds, key=lambda one: one.paper_seconds)
         ]
@@ -185,11 +186,3 @@ def _samples_in(name: str, seconds: float) -> int:
     while (elapsed := _time(name, samples)) < seconds / 4 and samples < _MOST_SAMPLES:
         samples = min(samples * 4, _MOST_SAMPLES)
     return max(1, min(round(samples * seconds / elapsed), _MOST_SAMPLES))
-
-
-def _duration(seconds: float) -> str:
-    """A time in the unit that suits it."""
-    for unit, name in ((86400, "days"), (3600, "hours"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s"

@@ -176,6 +176,24 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--engine", "names", multiple=True, help="Only this engine; may be given again.  [all that can run]")
+@click.option("--seconds", type=float, default=3.0, show_default=True, help="How long each engine runs in a round.")
+@_json_option
+@_reported
+def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
+    """Measure every engine here at the paper's size: its speed, its share of the machine's limit, the paper's time."""
+    from thermoment import benchmark, display
+
+    found = benchmark.measure(names or None, seconds=seconds, report=_note)
+    if as_json:
+        click.echo(found.as_json())
+        return
+    head, rows = found.table()
+    _print([display.table("engines at N = 256, M = 128, 1000 steps", head, rows)])
+    click.echo("\n" + "\n".join(found.notes()))
+
+
+@main.command()
 @_json_option
 @_reported
 def info(as_json: bool) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from thermoment.data import Dataset
 from thermoment.engines import choose, engines
 from thermoment.experiment import Experiment
+from thermoment.formatting import duration
 from thermoment.reservoir import Reservoir
 from thermoment.simulation import simulate
 
@@ -87,14 +88,6 @@ def _shortened(experiment: Experiment, engine: str) -> Experiment:
 def times(found: Plan) -> dict[str, str]:
     """The time on every engine as it is shown, or why it cannot."""
     return {name: value if isinstance(value, str) else duration(value) for name, value in found.seconds.items()}
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes, hours or days: two digits of the largest that fits."""
-    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.2g} {unit}"
-    return f"{seconds:.2g} s"
 
 
 def rows(found: Plan) -> dict[str, str]:
