@@ -63,6 +63,10 @@ def test_the_converged_fit_is_scikit_learns_logistic_regression() -> None:
     # Strong convexity: |w - w*| is at most the gradient left over divided by l2, here about 1e-5 sqrt(650) / 1e-3.
     np.testing.assert_allclose(ours.weights, theirs.coef_, atol=5e-3)
     np.testing.assert_array_equal(ours.predict(FEATURES), theirs.predict(x))
+    (sgd,) = fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=20))
+    np.testing.assert_allclose(fit_converged(FEATURES, LABELS, l2, start=sgd).weights, theirs.coef_, atol=5e-3)
+    with pytest.raises(ValueError, match="`start` must be a readout of 63 features"):
+        fit_converged(FEATURES[:, 1:], LABELS, l2, start=sgd)
 
 
 def test_many_epochs_of_small_steps_reach_the_converged_fit() -> None:

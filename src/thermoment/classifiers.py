@@ -40,7 +40,9 @@ def fit(
     if converged:
         for number, (model, where) in enumerate(zip(models, chosen, strict=True)):
             listener("readouts to convergence", number, len(models))
-            fitted[replace(model, readout="converged")] = fit_converged(features[:, where], dataset.y_train, sgd.l2)
+            fitted[replace(model, readout="converged")] = fit_converged(
+                features[:, where], dataset.y_train, sgd.l2, start=fitted[model]
+            )
         listener("readouts to convergence", len(models), len(models))
     return fitted
 
