@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import CubicSpline
+from scipy.interpolate import CubicSpline, make_interp_spline
 
 Array = NDArray[np.float64]
 
@@ -47,19 +47,45 @@ class Shapes(NamedTuple):
         cell = jnp.clip(u.astype(jnp.int32), 0, len(self.pieces) - 1)
         return cell, u - cell.astype(u.dtype)
 
-    def __call__(self, h: jax.Array) -> jax.Array:
-        """The shapes at drives h (S, N): (S, N, B)."""
+    def coefficients(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The cubics of the shapes at drives h (S, N), highest power first: (4, S, N, B); where in them: (S, N, 1)."""
         cell, f = kept(self.cell(h))
-        f = f[..., None]
         c = self.pieces.at[cell].get(mode="promise_in_bounds", wrap_negative_indices=False)
-        value: jax.Array = ((c[..., 0, :] * f + c[..., 1, :]) * f + c[..., 2, :]) * f + c[..., 3, :]
-        return value
+        return jnp.moveaxis(c, -2, 0), f[..., None]
 
 
-def combined(matrix: jax.Array, shapes: jax.Array) -> jax.Array:
-    """Curves (E, S, N) as combinations, matrix (E, B), of shapes (S, N, B)."""
-    flat = kept(shapes.reshape(-1, shapes.shape[-1]))
-    return jnp.dot(matrix, flat.T, precision=lax.Precision.HIGHEST).reshape(-1, *shapes.shape[:2])
+@jax.custom_vjp
+def curves(matrix: jax.Array, shapes: Shapes, h: jax.Array) -> jax.Array:
+    """Combinations, matrix (E, B), of the shapes at drives h (S, N): (E, S, N). Differentiable in h alone."""
+    (c3, c2, c1, c0), f = shapes.coefficients(h)
+    return _combined(matrix, ((c3 * f + c2) * f + c1) * f + c0)
+
+
+def _combined(matrix: jax.Array, values: jax.Array) -> jax.Array:
+    flat = kept(values.reshape(-1, values.shape[-1]))
+    return jnp.dot(matrix, flat.T, precision=lax.Precision.HIGHEST).reshape(-1, *values.shape[:2])
+
+
+def _with_slopes(matrix: jax.Array, shapes: Shapes, h: jax.Array) -> tuple[jax.Array, Any]:
+    """The slopes of all curves are found here, so that the way back is a sum over curves, not a sum over shapes."""
+    (c3, c2, c1, _), f = shapes.coefficients(h)
+    slopes = _combined(matrix, (3 * c3 * f + 2 * c2) * f + c1)
+    return curves(matrix, shapes, h), kept(slopes * (PER_UNIT / jnp.sqrt(h * h + shapes.scale**2)))
+
+
+def _back(slopes: jax.Array, cotangent: jax.Array) -> tuple[None, None, jax.Array]:
+    return None, None, summed(list(slopes), list(cotangent))
+
+
+curves.defvjp(_with_slopes, _back)
+
+
+def summed(table: list[jax.Array], fields: list[jax.Array]) -> jax.Array:
+    """sum_k table_k fields_k, written out: XLA on the CPU vectorises this, and not a reduction over a short axis."""
+    total: jax.Array = table[0] * fields[0]
+    for curve, field in zip(table[1:], fields[1:], strict=True):
+        total = total + curve * field
+    return total
 
 
 def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> tuple[Shapes, list[jax.Array]]:
@@ -78,7 +104,7 @@ def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> 
 def spline(h: Array, scale: float, values: Array, dtype: str) -> Shapes:
     """Columns of values (H, B) at increasing drives h from 0."""
     u = np.arcsinh(h / scale)
-    through = CubicSpline(u, values)
+    through = make_interp_spline(u, values, k=5)
     points = np.arange(math.ceil(u[-1] * PER_UNIT) + 1)
     pieces = CubicSpline(points, through(points / PER_UNIT)).c
     return Shapes(jnp.asarray(np.dtype(dtype).type(scale)), jnp.asarray(np.moveaxis(pieces, 0, 1).astype(dtype)))

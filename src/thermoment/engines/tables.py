@@ -7,6 +7,7 @@ covariance and of the response. All are even or odd in h, so only h >= 0 is kept
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -38,13 +39,13 @@ from thermoment.physics import Dynamics
 
 Array = NDArray[np.float64]
 
-VERSION = 2
+VERSION = 3
 """Raised whenever a table changes for the same arguments."""
 RANGES = (20.0, 100.0)
 """Largest drives that tables are made for."""
 TOP = 8
 """Moments are tabulated up to this order."""
-_POINTS = 96
+_POINTS = 48
 _SCOUTS = 12
 """Drives from which the modes and kernels are found."""
 _ENRICHMENT = (2, 4, 6)
@@ -127,14 +128,14 @@ def _kept(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
         tensors, text = read_tensors(path, "node", names)
         if json.loads(text)["digest"] == _digest(tensors):
             return Tables(**tensors)
-    except (OSError, ValueError, KeyError):
-        pass  # absent or damaged: built anew
+    except (ImportError, OSError, ValueError, KeyError):
+        pass  # absent, damaged or unreadable here: built anew
     built = build(dynamics, t_final, h_max)
     tensors = {name: getattr(built, name) for name in names}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_tensors(path, "node", tensors, json.dumps(facts | {"digest": _digest(tensors)}))
-    except OSError:
+    except (ImportError, OSError):
         pass  # a folder that cannot be written to costs the next process a few seconds, no more
     return built
 
@@ -171,17 +172,23 @@ def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
         def one(k: int) -> Law:
             return solve(dynamics, float(h[k]), cells(k, refine), t, parts[:, k], modes, TOP)
 
-        with ThreadPoolExecutor(cores()) as pool:
-            return _collect(list(pool.map(one, range(_POINTS))), t, modes)
+        return _collect(_each(one, range(_POINTS)), t, modes)
 
-    scouts = range(0, _POINTS, _POINTS // _SCOUTS)
+    scouts = np.linspace(0, _POINTS - 1, _SCOUTS).astype(int)
     few = [(float(h[k]), cells(k, 1), fine_t, np.ones_like(fine_parts[:, k])) for k in scouts]
     modes = _find_modes(dynamics, few, fine_t)
-    coarse, fine = laws(1, coarse_t, parts, modes.every_other()), laws(2, fine_t, fine_parts, modes)
-    found = {name: richardson(coarse[name], fine[name]) for name in fine}
+    # What is of second order in the coupling needs no more than three digits: the coarse grid has them.
+    coarse, fine = (
+        laws(1, coarse_t, parts, modes.every_other()),
+        laws(2, fine_t, fine_parts, modes.first_order(1 + _MODES)),
+    )
+    found = coarse | {name: richardson(coarse[name][..., : fine[name].shape[-1]], fine[name]) for name in _FIRST_ORDER}
     # Not smooth in the cells: extrapolation would not help.
     found |= {name: fine[name] for name in ("quantiles", "missed")}
     return _assemble(found, modes, np.array([scale]), h, fine_t)
+
+
+_FIRST_ORDER = ("moments", "response", "mean", "mean_response")
 
 
 def _scale(dynamics: Dynamics) -> float:
@@ -198,12 +205,11 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
     their span.
     """
 
-    def laws(phi: Array) -> list[Law]:
-        none = np.zeros((0, len(phi), len(phi)))
-        modes = Modes(phi, none, none)
-        return [solve(dynamics, *one, modes, 1) for one in few]
+    def laws(phi: Array, kernels: int = 0) -> list[Law]:
+        modes = Modes(phi, *(np.zeros((kernels, len(phi), len(phi))) for _ in range(2)))
+        return _each(lambda one: solve(dynamics, one[0], one[1], one[2], one[3], modes, 1), few)
 
-    both = [mean_and_memory(dynamics, *one) for one in few]
+    both = _each(lambda one: mean_and_memory(dynamics, *one), few)
     means, memories = (np.array(part) for part in zip(*both, strict=True))
     w, constant = weights(t), np.ones((1, len(t)))
     phi = _orthonormal(means, w, 1)
@@ -213,7 +219,7 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
         phi = _orthonormal(np.concatenate([means, responses]), w, count)
     rest = memories - memories @ (w * phi).T @ phi
     phi = np.concatenate([constant, phi, _orthonormal(rest, w, _MEMORIES)])
-    found = laws(phi)
+    found = laws(phi, kernels=1)  # the covariances come with kernels, whatever they are
     covariances = np.array([law.covariance for law in found])
     responses = np.einsum("at,htb->hab", phi * w, np.array([law.mean_response for law in found]))
     return Modes(
@@ -221,6 +227,12 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
         np.concatenate([_pair_kernels(len(phi)), _leading(covariances, _FIELDS)]),
         _leading(responses, _REACTIONS),
     )
+
+
+def _each(function: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
+    """function(argument) for each, on all cores."""
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(function, arguments))
 
 
 def _orthonormal(rows: Array, w: Array, count: int) -> Array:
