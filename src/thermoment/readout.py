@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from thermoment.engines.curves import kept
 from thermoment.files import read_tensors, write_tensors
 from thermoment.projection import REPRODUCIBLE, batches, check_labels
 from thermoment.validation import check_array, check_integer, check_not_negative, check_positive, invalid
@@ -245,9 +245,8 @@ def _loss_and_gradient(parameters: jax.Array, x: jax.Array, y: jax.Array, l2: fl
     """Loss and gradient for parameters (F + 1, C), the last row the bias. By hand: half the time of a derivative."""
     weights, bias = parameters[:-1], parameters[-1]
     logits = jnp.matmul(x, weights, precision="highest") + bias
-    # The barriers keep XLA from computing the logits again for every use.
-    log_p = jax.nn.log_softmax(lax.optimization_barrier(logits))
+    log_p = jax.nn.log_softmax(kept(logits))
     loss = -jnp.take_along_axis(log_p, y[:, None], 1).mean() + l2 / 2 * jnp.sum(weights**2)
-    error = lax.optimization_barrier((jnp.exp(log_p) - jax.nn.one_hot(y, len(bias))) / len(x))
+    error = kept((jnp.exp(log_p) - jax.nn.one_hot(y, len(bias))) / len(x))
     slope = jnp.matmul(error.T, x, precision="highest").T + l2 * weights
     return loss, jnp.concatenate([slope, error.sum(0)[None]])

@@ -128,7 +128,7 @@ def times(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
     """
     x = float(dynamics.stationary_point(h_max))
     stiff = max(float(dynamics.curvature(x)), 2 * abs(dynamics.J2), 1e-12)
-    fastest = min(1 / (dynamics.mu * stiff), t_final / 4)
+    fastest = min(1 / (dynamics.mu * stiff), t_final / 16)
     if h_max > 0:
         fastest = min(fastest, x / (dynamics.mu * h_max))
     halves = []
@@ -176,9 +176,17 @@ class Modes:
         """The same on the grid that was halved."""
         return Modes(self.phi[:, ::2], self.fields, self.reactions)
 
+    def first_order(self, count: int) -> "Modes":
+        """The first `count`, without kernels: what is of second order is not wanted."""
+        none = np.zeros((0, count, count))
+        return Modes(self.phi[:count], none, none)
+
 
 class Law(NamedTuple):
-    """What is kept of the solution at one drive. n_f = 1 + r modes, K fields, R reactions, p = 1..P."""
+    """What is kept of the solution at one drive. n_f = 1 + r modes, K fields, R reactions, p = 1..P.
+
+    Without fields and reactions there is no covariance either: its rows and columns are none.
+    """
 
     mean: Array
     """<x(t)>: (T + 1,)"""
@@ -218,19 +226,20 @@ class _Walk:
         self.factors: dict[float, tuple[Array, ...]] = {}
 
     def implicit(self, step: float, right: Array, backward: bool = False) -> Array:
-        """(1 - step L)^-1 right, or with L transposed."""
-        if right.shape[1] == 0:
+        """(1 - step L)^-1 of every row of `right` (n_functions, n), which is used up; or with L transposed."""
+        if len(right) == 0:
             return right
         if step not in self.factors:
             self.factors[step] = dgttrf(-step * self.up, 1 + step * self.out, -step * self.down)[:5]
-        return np.asarray(dgttrs(*self.factors[step], right, trans="T" if backward else "N")[0])
+        trans = "T" if backward else "N"
+        return np.asarray(dgttrs(*self.factors[step], right.T, trans=trans, overwrite_b=True)[0]).T
 
     def gradient(self, P: Array) -> Array:
-        """L' P = -mu dP/dx, the derivative of the walk's rates."""
-        result = np.zeros_like(P)
-        flux = (self.mu / (2 * self.dx)) * (P[1:] + P[:-1])
-        result[:-1] -= flux
-        result[1:] += flux
+        """L' P = -mu dP/dx of every row, the derivative of the walk's rates."""
+        flux = (self.mu / (2 * self.dx)) * (P[:, 1:] + P[:, :-1])
+        result = np.empty_like(P)
+        np.subtract(flux[:, :-1], flux[:, 1:], out=result[:, 1:-1])
+        result[:, 0], result[:, -1] = -flux[:, 0], flux[:, -1]
         return result
 
 
@@ -249,24 +258,30 @@ def mean_and_memory(
     With u(x, t) = E[x(t_final) | x(t) = x], which solves the backward equation, the response is the sum of u L' P.
     """
     walk, steps = _Walk(dynamics, h, cells), _steps(t)
-    P = np.zeros((len(cells.x), 1))
-    P[cells.origin] = 1.0
+    P = _start(cells)
     densities = [P]
     n = 0
     for step, count in zip(steps, parts, strict=True):
         for _ in range(count):
             if n < _SMOOTHING:
-                P = walk.implicit(step / count / 2, walk.implicit(step / count / 2, P))
+                P = walk.implicit(step / count / 2, walk.implicit(step / count / 2, P.copy()))
             else:
                 P = walk.implicit(step / count / 2, 2 * P) - P
             n += 1
         densities.append(P)
-    u, memory = cells.x[:, None], np.zeros(len(t))
+    u, memory = cells.x[None], np.zeros(len(t))
     for k in range(len(steps), -1, -1):
         memory[k] = float((u * walk.gradient(densities[k])).sum())
         for _ in range(parts[k - 1] if k else 0):
             u = walk.implicit(steps[k - 1] / parts[k - 1] / 2, 2 * u, backward=True) - u
-    return np.array([float(cells.x @ P[:, 0]) for P in densities]), memory
+    return np.array([float(P[0] @ cells.x) for P in densities]), memory
+
+
+def _start(cells: Grid) -> Array:
+    """A node at x = 0: (1, n)."""
+    P = np.zeros((1, len(cells.x)))
+    P[0, cells.origin] = 1.0
+    return P
 
 
 def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np.intp], modes: Modes, top: int) -> Law:
@@ -274,29 +289,29 @@ def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np
 
     `parts` (T,) are the steps within each interval of t; the modes are straight between the points of t.
 
-    Cost: about 15 ns for every cell, time step and unknown function.
+    Cost: about 20 ns for every cell, time step and unknown function.
     """
     walk = _Walk(dynamics, h, cells)
     implicit, gradient = walk.implicit, walk.gradient
     x, n, n_f = cells.x, len(cells.x), len(modes.phi)
-    linear = 2 * n_f
-    first = np.zeros((n, linear), order="F")
-    """P_a, then Z_a"""
-    later = np.zeros((n, len(modes.fields) + len(modes.reactions)), order="F")
-    """Q_G, then O_r"""
-    P = np.zeros((n, 1), order="F")
-    P[cells.origin] = 1.0
+    n_Z = n_f if len(modes.fields) + len(modes.reactions) else 0
+    linear = n_f + n_Z
+    P, first, later = _start(cells), np.zeros((linear, n)), np.zeros((len(modes.fields) + len(modes.reactions), n))
+    """P; P_a, then Z_a; Q_G, then O_r: a row each"""
 
     def first_sources(P: Array, phi: Array) -> Array:
-        centred = (x - P[:, 0] @ x)[:, None] * P
-        return np.concatenate([gradient(P) * phi, centred * phi], axis=1)
+        by_drive = phi[:, None] * gradient(P)
+        if not n_Z:
+            return by_drive
+        return np.concatenate([by_drive, phi[:, None] * ((x - P[0] @ x) * P)])
 
     def later_sources(first: Array, phi: Array) -> Array:
-        by_field = first[:, :n_f] @ (phi @ modes.fields).T
-        by_reaction = first[:, n_f:] @ (phi @ modes.reactions).T
-        return gradient(np.concatenate([by_field, by_reaction], axis=1))
+        if not n_Z:
+            return later
+        by_field, by_reaction = (phi @ modes.fields) @ first[:n_f], (phi @ modes.reactions) @ first[n_f:]
+        return gradient(np.concatenate([by_field, by_reaction]))
 
-    means = np.zeros((len(t), 1 + linear + later.shape[1]))
+    means = np.zeros((len(t), 1 + linear + len(later)))
     f1, f2 = first_sources(P, modes.phi[:, 0]), later_sources(first, modes.phi[:, 0])
     smooth = _SMOOTHING
     for k, (interval, count) in enumerate(zip(_steps(t), parts, strict=True), start=1):
@@ -306,7 +321,7 @@ def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np
             if smooth:
                 smooth -= 1
                 for phi_now in (phi - rise / 2, phi):
-                    P = implicit(step / 2, P)
+                    P = implicit(step / 2, P.copy())
                     f1 = first_sources(P, phi_now)
                     first = implicit(step / 2, first + step / 2 * f1)
                     f2 = later_sources(first, phi_now)
@@ -318,25 +333,23 @@ def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np
                 first = implicit(step / 2, 2 * first + step / 2 * (f0 + f1)) - first
                 f0, f2 = f2, later_sources(first, phi)
                 later = implicit(step / 2, 2 * later + step / 2 * (f0 + f2)) - later
-        means[k, 0] = x @ P[:, 0]
-        means[k, 1 : 1 + linear] = x @ first
-        means[k, 1 + linear :] = x @ later
+        means[k] = np.concatenate([P, first, later]) @ x
     powers = x ** np.arange(1, top + 1)[:, None]
     K = len(modes.fields)
-    at_end = powers @ first[:, :n_f], powers @ later
+    by_field, by_reaction = powers @ later[:K].T, powers @ later[K:].T
     # int phi_b(t) Cov(x(t), int_0^t phi_a x) dt, then both orders of time. Z_a sums to zero over x, so <x> drops out.
-    one_order = (weights(t) * modes.phi) @ means[:, 1 + n_f : 1 + linear]
+    one_order = (weights(t) * modes.phi[:n_Z]) @ means[:, 1 + n_f : 1 + linear]
     return Law(
         mean=means[:, 0],
-        moments=powers @ P[:, 0],
-        response=at_end[0],
-        second=at_end[1][:, :K],
-        reaction=at_end[1][:, K:],
+        moments=powers @ P[0],
+        response=powers @ first[:n_f].T,
+        second=by_field,
+        reaction=by_reaction,
         mean_response=means[:, 1 : 1 + n_f],
         mean_second=means[:, 1 + linear : 1 + linear + K],
         mean_reaction=means[:, 1 + linear + K :],
         covariance=one_order + one_order.T,
-        quantiles=_quantiles(cells, P[:, 0]),
+        quantiles=_quantiles(cells, P[0]),
     )
 
 

@@ -6,6 +6,7 @@ covariance and of the response. All are even or odd in h, so only h >= 0 is kept
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -36,18 +37,18 @@ from thermoment.physics import Dynamics
 
 Array = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 3
 """Raised whenever a table changes for the same arguments."""
 RANGES = (20.0, 100.0)
 """Largest drives that tables are made for."""
 TOP = 8
 """Moments are tabulated up to this order."""
-_POINTS = 96
+_POINTS = 48
 _SCOUTS = 12
 """Drives from which the modes and kernels are found."""
 _ENRICHMENT = (2, 4, 6)
 """Time modes kept after each round of adding responses; the last is r."""
-_TYPICAL_COUPLING = 0.5
+TYPICAL_COUPLING = 0.5
 """s_W at which responses are weighed against means in the choice of modes."""
 _SQUARES = 2
 """Leading modes whose second-order response is kept."""
@@ -103,8 +104,6 @@ class Tables:
     """(H, r, R)"""
     shape: Array
     """(x - M_1) / sqrt(variance) at t_final as a function of a standard normal at `NORMALS`: (H, Z)"""
-    shape_moments: Array
-    """its moments of order 1 to 8: 0, 1, skewness, ...: (H, 8)"""
     missed: Array
     """rms over time of the part of <x(t)> outside the modes: (H,)"""
 
@@ -127,14 +126,14 @@ def _kept(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
         tensors, text = read_tensors(path, "node", names)
         if json.loads(text)["digest"] == _digest(tensors):
             return Tables(**tensors)
-    except (OSError, ValueError, KeyError):
-        pass  # absent or damaged: built anew
+    except (ImportError, OSError, ValueError, KeyError):
+        pass  # absent, damaged or unreadable here: built anew
     built = build(dynamics, t_final, h_max)
     tensors = {name: getattr(built, name) for name in names}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_tensors(path, "node", tensors, json.dumps(facts | {"digest": _digest(tensors)}))
-    except OSError:
+    except (ImportError, OSError):
         pass  # a folder that cannot be written to costs the next process a few seconds, no more
     return built
 
@@ -163,17 +162,23 @@ def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
         def one(k: int) -> Law:
             return solve(dynamics, float(h[k]), cells(k, refine), t, parts[:, k], modes, TOP)
 
-        with ThreadPoolExecutor(cores()) as pool:
-            return _collect(list(pool.map(one, range(_POINTS))), t, modes)
+        return _collect(_each(one, range(_POINTS)), t, modes)
 
-    scouts = range(0, _POINTS, _POINTS // _SCOUTS)
+    scouts = np.linspace(0, _POINTS - 1, _SCOUTS).astype(int)
     few = [(float(h[k]), cells(k, 1), fine_t, np.ones_like(fine_parts[:, k])) for k in scouts]
     modes = _find_modes(dynamics, few, fine_t)
-    coarse, fine = laws(1, coarse_t, parts, modes.every_other()), laws(2, fine_t, fine_parts, modes)
-    found = {name: richardson(coarse[name], fine[name]) for name in fine}
+    # What is of second order in the coupling needs no more than three digits: the coarse grid has them.
+    coarse, fine = (
+        laws(1, coarse_t, parts, modes.every_other()),
+        laws(2, fine_t, fine_parts, modes.first_order(1 + _MODES)),
+    )
+    found = coarse | {name: richardson(coarse[name][..., : fine[name].shape[-1]], fine[name]) for name in _FIRST_ORDER}
     # Not smooth in the cells: extrapolation would not help.
     found |= {name: fine[name] for name in ("quantiles", "missed")}
     return _assemble(found, modes, np.array([scale]), h, fine_t)
+
+
+_FIRST_ORDER = ("moments", "response", "mean", "mean_response")
 
 
 def _scale(dynamics: Dynamics) -> float:
@@ -190,22 +195,21 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
     their span.
     """
 
-    def laws(phi: Array) -> list[Law]:
-        none = np.zeros((0, len(phi), len(phi)))
-        modes = Modes(phi, none, none)
-        return [solve(dynamics, *one, modes, 1) for one in few]
+    def laws(phi: Array, kernels: int = 0) -> list[Law]:
+        modes = Modes(phi, *(np.zeros((kernels, len(phi), len(phi))) for _ in range(2)))
+        return _each(lambda one: solve(dynamics, one[0], one[1], one[2], one[3], modes, 1), few)
 
-    both = [mean_and_memory(dynamics, *one) for one in few]
+    both = _each(lambda one: mean_and_memory(dynamics, *one), few)
     means, memories = (np.array(part) for part in zip(*both, strict=True))
     w, constant = weights(t), np.ones((1, len(t)))
     phi = _orthonormal(means, w, 1)
     for count in _ENRICHMENT:
-        sizes = _TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
+        sizes = TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
         responses = np.array([law.mean_response.T * sizes[:, None] for law in laws(phi)]).reshape(-1, len(t))
         phi = _orthonormal(np.concatenate([means, responses]), w, count)
     rest = memories - memories @ (w * phi).T @ phi
     phi = np.concatenate([constant, phi, _orthonormal(rest, w, _MEMORIES)])
-    found = laws(phi)
+    found = laws(phi, kernels=1)  # the covariances come with kernels, whatever they are
     covariances = np.array([law.covariance for law in found])
     responses = np.einsum("at,htb->hab", phi * w, np.array([law.mean_response for law in found]))
     return Modes(
@@ -213,6 +217,12 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
         np.concatenate([_pair_kernels(len(phi)), _leading(covariances, _FIELDS)]),
         _leading(responses, _REACTIONS),
     )
+
+
+def _each(function: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
+    """function(argument) for each, on all cores."""
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(function, arguments))
 
 
 def _orthonormal(rows: Array, w: Array, count: int) -> Array:
@@ -251,22 +261,23 @@ def _shapes(quantiles: Array, moments: Array) -> Array:
     """Standardised quantiles: (H, Z). A narrow density in full flight is resolved in its moments but not in its shape:
     where the skewness shows it, the shape is a Gaussian's bent to the right skewness (Cornish and Fisher).
     """
-    shape = _standardised(quantiles)
+    shape = standardised(quantiles)
     m1, m2, m3 = moments[:, :3].T
     skewness = (m3 - 3 * m1 * m2 + 2 * m1**3) / (m2 - m1**2) ** 1.5
-    off = np.abs(_shape_moments(shape)[:, 2] - skewness) > 0.02 * (1 + np.abs(skewness))
+    off = np.abs(shape_moments(shape)[:, 2] - skewness) > 0.02 * (1 + np.abs(skewness))
     bent = NORMALS + skewness[:, None] / 6 * (NORMALS**2 - 1)
-    return np.where(off[:, None], _standardised(bent), shape)
+    return np.where(off[:, None], standardised(bent), shape)
 
 
-def _standardised(shape: Array) -> Array:
+def standardised(shape: Array) -> Array:
+    """Laws (H, Z) with mean 0 and variance 1 over a standard normal."""
     for _ in range(2):  # to rounding: the second removes what the first left
-        first, second = _shape_moments(shape)[:, :2].T
+        first, second = shape_moments(shape)[:, :2].T
         shape = (shape - first[:, None]) / np.sqrt(second - first**2)[:, None]
     return shape
 
 
-def _shape_moments(shape: Array) -> Array:
+def shape_moments(shape: Array) -> Array:
     """Moments of order 1 to 8 of rows of a table read linearly between `NORMALS`, over a standard normal: (H, 8)."""
     # Gauss-Legendre inside each interval: exact but for the normal density, which is smooth.
     nodes, weight = np.polynomial.legendre.leggauss(5)
@@ -275,7 +286,11 @@ def _shape_moments(shape: Array) -> Array:
     mass = weight / 2 * np.exp(-(z**2) / 2) * np.diff(NORMALS)[:, None]
     mass = mass / mass.sum()
     y = shape[:, :-1, None] * (1 - f) + shape[:, 1:, None] * f
-    return np.stack([np.einsum("hzf,zf->h", y**p, mass) for p in range(1, TOP + 1)], axis=1)
+    power, moments = mass, []
+    for _ in range(TOP):
+        power = power * y
+        moments.append(power.sum(axis=(1, 2)))
+    return np.stack(moments, axis=1)
 
 
 def _leading(kernels: Array, count: int) -> Array:
@@ -314,7 +329,6 @@ def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: 
     shift = response[:, 0] / slope[:, :1]
     n = len(_PAIRS)
 
-    shape = _shapes(found["quantiles"], found["moments"])
     return Tables(
         scale=scale,
         h=h,
@@ -334,7 +348,6 @@ def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: 
         mean_square=_squares(found["mean_second"], shift),
         mean_by_field=found["mean_second"][..., n:],
         mean_by_memory=found["mean_reaction"],
-        shape=shape,
-        shape_moments=_shape_moments(shape),
+        shape=_shapes(found["quantiles"], found["moments"]),
         missed=np.sqrt(found["missed"]),
     )
