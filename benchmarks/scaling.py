@@ -64,7 +64,7 @@ def seconds(engine: str, point: Point) -> float:
 
 
 def main() -> None:
-    """Warms every point up, measures all in turn, prints and writes them."""
+    """Warms every point up, measures all in turn, prints them, writes the JSON after every round."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("engine", choices=BUSY)
     parser.add_argument("--rounds", type=int, default=3)
@@ -78,21 +78,21 @@ def main() -> None:
     for _ in range(options.rounds):
         for point in different:
             times[point].append(seconds(options.engine, point))
-    result = {
-        "machine": describe("cupy-cuda13x"),
-        "engine": options.engine,
-        "runs_on": tm.engines()[options.engine].note,
-        "scans": {
-            varied: [asdict(point) | {"seconds": median(times[point]), "rounds": times[point]} for point in scan]
-            for varied, scan in points.items()
-        },
-    }
+        result = {
+            "machine": describe("cupy-cuda13x"),
+            "engine": options.engine,
+            "runs_on": tm.engines()[options.engine].note,
+            "scans": {
+                varied: [asdict(point) | {"seconds": median(times[point]), "rounds": times[point]} for point in scan]
+                for varied, scan in points.items()
+            },
+        }
+        if options.out:
+            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
     for varied, scan in points.items():
         for point in scan:
             taken = median(times[point])
             print(f"{varied} {getattr(point, varied):6}: {taken:8.4f} s, {point.node_steps / taken:.3g} node-steps/s")
-    if options.out:
-        write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -22,11 +22,19 @@ class Candidate:
     """clipped updates, of some 8000, that rounding may move across the clip"""
 
 
+try:
+    from thermoment.engines.cuda import Cuda
+except ImportError:
+    _CUDA_WITHOUT_HOPPER = []
+else:
+    _CUDA_WITHOUT_HOPPER = [Candidate("cuda-mma", Cuda("mma"), 1e-4, 2**17, miscounts=2)]
+
 ENGINES = [
     Candidate("reference", "reference", 0.0, 2**13),
     Candidate("xla", "xla", 2e-5, 2**17),
     Candidate("native", "native", 2e-5, 2**17),
-    Candidate("cuda", "cuda", 2e-4, 2**17, miscounts=4),
+    Candidate("cuda", "cuda", 1e-4, 2**17, miscounts=2),
+    *_CUDA_WITHOUT_HOPPER,
     Candidate("xla-float64", Xla("float64"), 1e-10, 2**16),
 ]
 

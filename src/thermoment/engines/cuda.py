@@ -26,12 +26,10 @@ WIDTH = 256
 """Nodes that a tile holds."""
 ROWS = 64
 """Replicas that a tile holds."""
-# Half precision, in which x enters the product, ends at 65504.
-_LARGEST = 6e4
-# The state is read in units of a power of two that brings W near this size, where half precision is at its best.
-_COUPLING_SIZE = 2.0**-10
-# Tensor cores cut off what does not fit into a sum, always towards zero. What x loses so in a step is given back.
-_TRUNCATION = 5e-7
+# Half precision, in which W x is multiplied and added up, ends at 65504. States are kept below the one, sums below the
+# other, which leaves room for rounding.
+_LARGEST_STATE = 6e4
+_LARGEST_SUM = 2.0**15
 # A launch is at most so many tiles, and steps of them, for each tile that the GPU works on at a time: a fraction of a
 # second, after which Ctrl-C is noticed. One tile is always done to its end.
 _ROUNDS, _ROUND_STEPS = 40, 40_000
@@ -44,8 +42,8 @@ _TASK = np.dtype(
         *((name, np.uint64) for name in ("drive", "ids", "sums", "clipped", "unsure")),
         *((name, np.int32) for name in ("n_samples", "blocks", "n_replicas", "n_nodes")),
         *((name, np.uint32) for name in ("n_steps", "orders")),
-        *((name, np.float32) for name in ("linear", "cubic", "log_scale", "clip")),
-        *((name, np.uint32) for name in ("scale", "limit")),
+        *((name, np.float32) for name in ("linear", "cubic", "log_scale", "clip", "unit")),
+        ("limit", np.uint32),
         ("keys", np.uint32, 20),
     ],
     align=True,
@@ -56,26 +54,28 @@ _TASK = np.dtype(
 _TILES = 2
 """Tiles that a multiprocessor works on at a time."""
 _WORKSPACE_BYTES = _TILES * 5 * WIDTH * 4
+_X_BYTES = _TILES * ROWS * WIDTH * 2
 _W_BYTES = WIDTH * WIDTH * 2
 
 
 class _Path(NamedTuple):
-    """A way to multiply by W: what the kernel is compiled with, and the shared memory it needs."""
+    """A way to multiply by W: what the kernel is compiled with, its threads, and the shared memory it needs."""
 
     defines: tuple[str, ...]
+    threads: int
     shared_bytes: int
 
 
 _PATHS = {
-    "wgmma": _Path(("-DHOPPER", "-DW_IN_SHARED"), _W_BYTES + _WORKSPACE_BYTES),
-    "mma": _Path(("-DW_IN_SHARED",), _W_BYTES + _WORKSPACE_BYTES),
-    "mma, W in global memory": _Path((), _WORKSPACE_BYTES),
+    "wgmma": _Path(("-DHOPPER", "-DW_IN_SHARED"), 256 * _TILES, _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
+    "mma": _Path(("-DW_IN_SHARED",), 128 * _TILES, _W_BYTES + _WORKSPACE_BYTES),
+    "mma, W in global memory": _Path((), 128 * _TILES, _WORKSPACE_BYTES),
 }
 
 
 @dataclass(frozen=True)
 class Cuda:
-    """All NVIDIA GPUs from Ampere on, N up to 256, any M, in float32 with W x from half-precision factors.
+    """All NVIDIA GPUs from Ampere on, N up to 256, any M, in float32 with W x in half precision.
 
     `product` asks for a way to multiply by W (`wgmma`, Hopper only, or `mma`); the fastest is used unless given.
     """
@@ -116,18 +116,20 @@ class Cuda:
         length = _launch_samples(multiprocessors, math.ceil(task.n_replicas / ROWS), task.protocol.n_steps)
         chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
 
+        # Two to a device, so that one computes while the other copies. Streams last: memory is reused within one.
+        streams = [_stream(worker % n_devices) for worker in range(2 * n_devices)]
+
         def one(number: int) -> tuple[NDArray[np.float64], int]:
-            with cupy.cuda.Device(number % n_devices), cupy.cuda.Stream(non_blocking=True):
+            with cupy.cuda.Device(number % n_devices), streams[number % len(streams)]:
                 return self._chunk(task, chunks[number])
 
-        # Two to a device, so that one computes while the other copies.
-        with ThreadPoolExecutor(2 * n_devices) as pool:
+        with ThreadPoolExecutor(len(streams)) as pool:
             for chunk, (means, clipped) in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
                 raw[chunk] = means
                 clip_count += clipped
                 report(chunk.stop)
-        if clip_count and task.protocol.clip > _LARGEST:
-            raise RuntimeError(f"States went beyond {_LARGEST:g}, where cuda's half-precision product ends.")
+        if clip_count and task.protocol.clip > _LARGEST_STATE:
+            raise RuntimeError(f"States went beyond {_LARGEST_STATE:g}, where cuda's half-precision product ends.")
         return Outcome(raw, clip_count)
 
     def _path(self, device: int) -> str:
@@ -169,6 +171,11 @@ def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
     return max(1, rounds * multiprocessors * _TILES // blocks)
 
 
+def _stream(device: int) -> Any:
+    with cupy.cuda.Device(device):
+        return cupy.cuda.Stream(non_blocking=True)
+
+
 def device_count() -> int:
     """GPUs that share the work."""
     return int(cupy.cuda.runtime.getDeviceCount())
@@ -201,21 +208,28 @@ def steps_without_product(rounds: int) -> int:
 def _launch(
     task: Task, path: str, samples: NDArray[np.intp], *, clip: bool, extra: tuple[str, ...] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
-    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,)."""
+    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,).
+
+    Nothing but the kernel runs on the GPU's cores: it fills them, so whatever is asked of them for one chunk of samples
+    waits for the other's kernel, and the host with it.
+    """
     protocol, dynamics = task.protocol, task.dynamics
     mu_dt = dynamics.mu * protocol.dt
     S, blocks, n_orders = len(samples), math.ceil(task.n_replicas / ROWS), len(protocol.orders)
-    column = cupy.asarray(np.argsort(_node_of_column())[: task.n_nodes])
-    drive = cupy.zeros((S, WIDTH), np.float32)
-    drive[:, column] = cupy.asarray((mu_dt * task.drive[samples]).astype(np.float32))
-    power = _power_of_two(mu_dt * task.W)
-    clip_at = min(protocol.clip, _LARGEST)
-    scale = np.float16(2.0**-power)
-    ids = cupy.asarray(task.sample_ids[samples])
-    sums = cupy.empty((S, blocks, n_orders, WIDTH), np.float32)
-    clipped, unsure = cupy.zeros(S, np.uint64), cupy.zeros(S, np.uint8)
+    column = np.argsort(_node_of_column())[: task.n_nodes]
+    drive = np.zeros((S, WIDTH), np.float32)
+    drive[:, column] = mu_dt * task.drive[samples]
+    clip_at = min(protocol.clip, _LARGEST_STATE)
+    power = _power_of_two(mu_dt * task.W, clip_at)
+    W = cupy.asarray(_pack(mu_dt * task.W * 2.0**power, path))
+    arrays = {
+        "drive": cupy.asarray(drive),
+        "ids": cupy.asarray(task.sample_ids[samples]),
+        "sums": cupy.empty((S, blocks, n_orders, WIDTH), np.float32),
+        "clipped": cupy.asarray(np.zeros(S, np.uint64)),
+        "unsure": cupy.asarray(np.zeros(S, np.uint8)),
+    }
     arguments = np.zeros((), _TASK)
-    arrays = {"drive": drive, "ids": ids, "sums": sums, "clipped": clipped, "unsure": unsure}
     for name, array in arrays.items():
         arguments[name] = array.data.ptr
     for name, value in (
@@ -225,25 +239,23 @@ def _launch(
         ("n_nodes", task.n_nodes),
         ("n_steps", protocol.n_steps),
         ("orders", sum(1 << (p - 1) for p in protocol.orders)),
-        ("linear", 1 - 2 * mu_dt * dynamics.J2 + _TRUNCATION),
+        ("linear", 1 - 2 * mu_dt * dynamics.J2),
         ("cubic", -4 * mu_dt * dynamics.J4),
         ("log_scale", -2 * math.log(2) * 2 * mu_dt * dynamics.kT),
         ("clip", clip_at),
-        ("scale", int(scale.view(np.uint16)) * 0x10001),
-        ("limit", int((np.float16(clip_at) * scale).view(np.uint16))),
+        ("unit", 2.0**-power),
+        ("limit", int(np.float16(clip_at).view(np.uint16))),
         ("keys", (round_keys(protocol.seed, task.stream) >> np.uint64(32)).ravel()),
     ):
         arguments[name] = value
-    W = cupy.asarray(_pack(mu_dt * task.W * 2.0**power, path))
-    module = _compile(cupy.cuda.Device().id, path, clip, extra)
-    sms = cupy.cuda.Device().attributes["MultiProcessorCount"]
-    grid = min(sms, math.ceil(S * blocks / _TILES))
-    module.get_function("langevin")((grid,), (128 * _TILES,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
-    means = cupy.empty((S, n_orders, WIDTH), np.float64)
-    cells = n_orders * WIDTH
-    counts = [np.int32(n) for n in (S, blocks, cells, task.n_replicas)]
-    module.get_function("add_blocks")((math.ceil(S * cells / 256),), (256,), (sums, means, *counts))
-    return cupy.asnumpy(means[:, :, column]), cupy.asnumpy(clipped), cupy.asnumpy(unsure)
+    kernel = _compile(cupy.cuda.Device().id, path, clip, extra)
+    grid = min(cupy.cuda.Device().attributes["MultiProcessorCount"], math.ceil(S * blocks / _TILES))
+    kernel((grid,), (_PATHS[path].threads,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
+    sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
+    means = np.zeros((S, n_orders, WIDTH))
+    for block in range(blocks):  # in the same order in any batch
+        means += sums[:, block]
+    return means[:, :, column] / task.n_replicas, clipped, unsure
 
 
 @cache
@@ -266,11 +278,11 @@ def _compile(device: int, path: str, clip: bool, extra: tuple[str, ...]) -> Any:
         raise RuntimeError(f"the kernel does not compile: {error}\n{nvrtc.getProgramLog(program)}") from None
     module = cupy.cuda.function.Module()
     module.load(nvrtc.getCUBIN(program))
-    function = module.get_function("langevin")
+    kernel = module.get_function("langevin")
     cupy.cuda.driver.funcSetAttribute(
-        function.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, _PATHS[path].shared_bytes
+        kernel.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, _PATHS[path].shared_bytes
     )
-    return module
+    return kernel
 
 
 def _node_of_column() -> NDArray[np.intp]:
@@ -280,10 +292,10 @@ def _node_of_column() -> NDArray[np.intp]:
     return 16 * (j // 2) + 4 * c + 2 * (j % 2) + e
 
 
-def _power_of_two(W: NDArray[np.float64]) -> int:
-    """The power by which W is scaled up and x down for the product."""
-    size = float(np.sqrt(np.mean(W**2)))
-    return int(np.clip(round(math.log2(_COUPLING_SIZE / size)), 0, 12)) if size else 0
+def _power_of_two(W: NDArray[np.float64], clip: float) -> int:
+    """The power by which W is scaled up: the largest with which no sum of |W_ij| x_j, |x_j| <= clip, is too large."""
+    largest = max(clip, 1.0) * float(np.abs(W).sum(axis=1).max())
+    return int(np.clip(math.floor(math.log2(_LARGEST_SUM / largest)), -100, 100)) if largest else 0
 
 
 def _pack(W: NDArray[np.float64], path: str) -> NDArray[np.uint16]:

@@ -8,8 +8,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 constexpr int WIDTH = 256;   // nodes, padded
-constexpr int ROWS = 64;     // replicas of a tile: one group of four warps, 16 rows to a warp
-constexpr int GROUPS = 2;    // tiles that a multiprocessor works on: their states fill its registers
+constexpr int ROWS = 64;     // replicas of a tile, 16 to a warp
+constexpr int TILES = 2;     // that a multiprocessor works on: their states and sums fill its registers
 constexpr int MAX_ORDER = 8;
 constexpr int CHAINS = 4;    // calls of Philox that a thread has under way side by side
 
@@ -24,8 +24,8 @@ struct Task {
     int n_replicas, n_nodes;
     u32 n_steps, orders;    // orders: bit p - 1 for order p
     float linear, cubic, log_scale, clip;
-    u32 scale;              // of x in the product: a power of two, twice in half precision
-    u32 limit;              // the clip in the same units, rounded as x is
+    float unit;             // what 1 in a sum of the product stands for: a power of two
+    u32 limit;              // the clip in half precision, rounded as x is
     u32 keys[20];           // of the rounds of Philox, (10, 2)
 };
 
@@ -99,12 +99,19 @@ __device__ __forceinline__ void box_muller(const u32 (&w)[CHAINS][4], float log_
     }
 }
 
-// Two floats as half precision, times a power of two.
-__device__ __forceinline__ u32 halves(float low, float high, u32 scale) {
-    u32 pair, scaled;
+// Two floats in half precision.
+__device__ __forceinline__ u32 halves(float low, float high) {
+    u32 pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(scaled) : "r"(pair), "r"(scale));
-    return scaled;
+    return pair;
+}
+
+// x <- x + unit sum, for two sums in half precision.
+__device__ __forceinline__ void add_halves(float* x, u32 sums, float unit) {
+    float low, high;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high) : "r"(sums));
+    x[0] = fmaf(low, unit, x[0]);
+    x[1] = fmaf(high, unit, x[1]);
 }
 
 __device__ __forceinline__ u32 larger_magnitude(u32 a, u32 b) {
@@ -117,21 +124,47 @@ __device__ __forceinline__ u32 larger_magnitude(u32 a, u32 b) {
     return c;
 }
 
-// What a thread holds of a tile. x[4 j + 2 r + e] is replica `row` + 8 r at column 8 j + 2 c + e: the layout in which
-// the tensor cores leave a sum. The four columns of j = 2 k, 2 k + 1 are the four nodes of group 4 k + c.
+// Halves without sign compare like integers.
+__device__ __forceinline__ bool reaches(u32 magnitudes, u32 limit) {
+    return (magnitudes & 0x7FFF) >= limit || (magnitudes >> 16 & 0x7FFF) >= limit;
+}
+
+// A group of four warps holds all rows of a tile and so many of its columns. wgmma reads x from shared memory, so two groups
+// can share a tile; mma.sync takes x from a thread's own registers, so one group has it all.
+#ifdef HOPPER
+constexpr int COLUMNS = 128;
+#else
+constexpr int COLUMNS = 256;
+#endif
+constexpr int MEMBERS = WIDTH / COLUMNS;
+constexpr int THREADS = 128 * MEMBERS * TILES;
+
+// What a thread holds of a tile. x[4 j + 2 r + e] is replica `row` + 8 r at the group's column 8 j + 2 c + e: the layout in
+// which the tensor cores leave a sum. The four columns of j = 2 k, 2 k + 1 are four nodes that share a call of Philox.
+typedef float State[COLUMNS / 2];
+
+// Where a thread stands.
 struct Place {
-    int warp, lane, row, c;
+    int group, tile, member;  // its group, for which of the multiprocessor's tiles, which of the tile's groups
+    int first_column;         // of the group
+    int warp, lane, row, c;   // within the group
 };
 
-// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi. W x is added by the product.
-__device__ __forceinline__ void own_step(float (&x)[128], const Place& at, const Task& task, const float* drive,
+// Number 0 is of all threads, 1 to 4 are the groups', the next are for the product.
+__device__ __forceinline__ void barrier(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void group_barrier(const Place& at) { barrier(1 + at.group, 128); }
+
+// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi.
+__device__ __forceinline__ void own_step(State& x, const Place& at, const Task& task, const float* drive,
                                          const Uniform& uniform, u32 first_place) {
     // Bits of replica and group that are zero in the thread's first place, so that they can be set by one operation. The
-    // compiler must not see that they are the same in every step: it would keep all 32 sums in registers.
+    // compiler must not see that they are the same in every step: it would keep all sums in registers.
     first_place ^= uniform.round1_a;
     asm volatile("" : "+r"(first_place));
 #pragma unroll
-    for (int k = 0; k < 16; k += CHAINS / 2) {
+    for (int k = 0; k < COLUMNS / 16; k += CHAINS / 2) {
         u32 place[CHAINS], w[CHAINS][4];
         float radius[2 * CHAINS], cosine[2 * CHAINS], sine[2 * CHAINS];
 #pragma unroll
@@ -149,38 +182,37 @@ __device__ __forceinline__ void own_step(float (&x)[128], const Place& at, const
     }
 }
 
+// Rounds x to half precision, as the product takes it, and keeps the largest magnitudes seen, as two halves.
+__device__ __forceinline__ u32 rounded(const State& x, int i, u32& largest) {
+    const u32 pair = halves(x[2 * i], x[2 * i + 1]);
+    largest = larger_magnitude(largest, pair);
+    return pair;
+}
+
 __device__ __forceinline__ int node_of(int j, int c, int e) { return 16 * (j / 2) + 4 * c + 2 * (j % 2) + e; }
 
 // Clips every x and returns how many were beyond, padding left out.
-__device__ __forceinline__ u32 clip_and_count(float (&x)[128], const Place& at, const Task& task, int first_replica) {
+__device__ __forceinline__ u32 clip_and_count(State& x, const Place& at, const Task& task, int first_replica) {
     u32 beyond = 0;
 #pragma unroll
-    for (int i = 0; i < 128; ++i) {
-        const int j = i / 4, r = i / 2 % 2, e = i % 2;
-        const bool real = first_replica + at.row + 8 * r < task.n_replicas && node_of(j, at.c, e) < task.n_nodes;
+    for (int i = 0; i < COLUMNS / 2; ++i) {
+        const int r = i / 2 % 2, node = at.first_column + node_of(i / 4, at.c, i % 2);
+        const bool real = first_replica + at.row + 8 * r < task.n_replicas && node < task.n_nodes;
         beyond += real && fabsf(x[i]) > task.clip;
         x[i] = fminf(fmaxf(x[i], -task.clip), task.clip);
     }
     return beyond;
 }
 
-// Halves without sign compare like integers.
-__device__ __forceinline__ bool reaches(u32 magnitudes, u32 limit) {
-    return (magnitudes & 0x7FFF) >= limit || (magnitudes >> 16 & 0x7FFF) >= limit;
-}
-
-__device__ __forceinline__ void warpgroup_barrier(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
-
 // Sums of x^p over the tile's replicas: within a warp by shuffles, then the four warps in order through `scratch`.
-__device__ void write_sums(const float (&x)[128], const Place& at, const Task& task, int group, int tile,
-                           int first_replica, float* scratch) {
+__device__ void write_sums(const State& x, const Place& at, const Task& task, int tile, int first_replica, float* scratch) {
     const bool live0 = first_replica + at.row < task.n_replicas, live1 = first_replica + at.row + 8 < task.n_replicas;
-    float* out = task.sums + (u64)tile * __popc(task.orders) * WIDTH;
+    float* out = task.sums + (u64)tile * __popc(task.orders) * WIDTH + at.first_column;
     for (int p = 1; p <= MAX_ORDER; ++p) {
         if (!(task.orders >> (p - 1) & 1)) continue;
-        warpgroup_barrier(group);
+        group_barrier(at);
 #pragma unroll
-        for (int j = 0; j < 32; ++j) {
+        for (int j = 0; j < COLUMNS / 8; ++j) {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 const float a = live0 ? x[4 * j + e] : 0.0f, b = live1 ? x[4 * j + 2 + e] : 0.0f;
@@ -188,25 +220,16 @@ __device__ void write_sums(const float (&x)[128], const Place& at, const Task& t
                 for (int q = 1; q < p; ++q) power_a *= a, power_b *= b;
                 float sum = power_a + power_b;
                 for (int lanes = 4; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-                if (at.lane < 4) scratch[at.warp * WIDTH + 8 * j + 2 * at.c + e] = sum;
+                if (at.lane < 4) scratch[at.warp * COLUMNS + 8 * j + 2 * at.c + e] = sum;
             }
         }
-        warpgroup_barrier(group);
-        for (int column = at.warp * 32 + at.lane; column < WIDTH; column += 128)
-            out[column] = (scratch[column] + scratch[WIDTH + column]) + (scratch[2 * WIDTH + column] + scratch[3 * WIDTH + column]);
+        group_barrier(at);
+        for (int column = at.warp * 32 + at.lane; column < COLUMNS; column += 128)
+            out[column] = (scratch[column] + scratch[COLUMNS + column]) +
+                          (scratch[2 * COLUMNS + column] + scratch[3 * COLUMNS + column]);
         out += WIDTH;
     }
-    warpgroup_barrier(group);
-}
-
-// x in half precision, as a factor of the product: the columns that a thread holds of a sum are the ones it must supply
-// of a factor, so x never leaves its registers. Keeps the largest magnitudes seen, as two halves.
-__device__ __forceinline__ void round_to_halves(const float (&x)[128], u32 scale, u32 (&factor)[64], u32& largest) {
-#pragma unroll
-    for (int i = 0; i < 64; ++i) {
-        factor[i] = halves(x[2 * i], x[2 * i + 1], scale);
-        largest = larger_magnitude(largest, factor[i]);
-    }
+    group_barrier(at);
 }
 
 #ifdef HOPPER
@@ -215,38 +238,43 @@ __device__ __forceinline__ void round_to_halves(const float (&x)[128], u32 scale
 #include "product_mma.cuh"
 #endif
 
-// Shared memory: W where W_IN_SHARED, then for each group its drive and room to add its warps' sums up.
-extern "C" __global__ __launch_bounds__(128 * GROUPS, 1) void langevin(const uint4* __restrict__ W,
-                                                                       const __grid_constant__ Task task) {
+// Shared memory: W where W_IN_SHARED, what the product needs for each tile, then for each group its drive and room to add
+// its warps' sums up.
+extern "C" __global__ __launch_bounds__(THREADS, 1) void langevin(const uint4* __restrict__ W,
+                                                                  const __grid_constant__ Task task) {
     extern __shared__ __align__(1024) uint4 shared[];
-    float* workspace = (float*)shared;
+    uint4* after_W = shared;
 #ifdef W_IN_SHARED
     constexpr int W_CHUNKS = WIDTH * WIDTH / 8;
-    for (int i = threadIdx.x; i < W_CHUNKS; i += 128 * GROUPS) shared[i] = W[i];
+    for (int i = threadIdx.x; i < W_CHUNKS; i += THREADS) shared[i] = W[i];
     W = shared;
-    workspace = (float*)(shared + W_CHUNKS);
+    after_W += W_CHUNKS;
 #endif
-    const int group = threadIdx.x / 128;
     Place at;
+    at.group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the same in a warp, and the compiler is to know it
+    at.tile = at.group / MEMBERS;
+    at.member = at.group % MEMBERS;
+    at.first_column = at.member * COLUMNS;
     at.warp = threadIdx.x / 32 % 4;
     at.lane = threadIdx.x % 32;
     at.row = 16 * at.warp + at.lane / 4;
     at.c = at.lane % 4;
-    Product product(W, at.lane);
-    float* const drive = workspace + group * 5 * WIDTH;
-    float* const scratch = drive + WIDTH;
+    Product product(W, after_W, at);
+    float* const drive = (float*)(after_W + TILES * Product::SHARED_CHUNKS) + at.group * 5 * COLUMNS;
+    float* const scratch = drive + COLUMNS;
     __syncthreads();
 
     const int n_tiles = task.n_samples * task.blocks;
-    for (int tile = blockIdx.x * GROUPS + group; tile < n_tiles; tile += gridDim.x * GROUPS) {
+    for (int tile = blockIdx.x * TILES + at.tile; tile < n_tiles; tile += gridDim.x * TILES) {
         const int sample = tile / task.blocks, first_replica = tile % task.blocks * ROWS;
         const u64 id = task.ids[sample];
-        for (int i = threadIdx.x % 128; i < WIDTH; i += 128) drive[i] = task.drive[(u64)sample * WIDTH + i];
-        warpgroup_barrier(group);
-        const u32 first_place = (u32)(first_replica + at.row) * 4096 + at.c;
-        float x[128];
+        for (int i = threadIdx.x % 128; i < COLUMNS; i += 128)
+            drive[i] = task.drive[(u64)sample * WIDTH + at.first_column + i];
+        group_barrier(at);
+        const u32 first_place = (u32)(first_replica + at.row) * 4096 + at.first_column / 4 + at.c;
+        State x;
 #pragma unroll
-        for (int i = 0; i < 128; ++i) x[i] = 0.0f;
+        for (int i = 0; i < COLUMNS / 2; ++i) x[i] = 0.0f;
         u32 largest = 0;
 #ifdef CLIP
         u64 beyond = 0;
@@ -256,31 +284,18 @@ extern "C" __global__ __launch_bounds__(128 * GROUPS, 1) void langevin(const uin
 #ifdef CLIP
             beyond += clip_and_count(x, at, task, first_replica);
 #endif
-            u32 factor[64];
-            round_to_halves(x, task.scale, factor, largest);
+            product.start(x, largest);
             own_step(x, at, task, drive, uniform_part(task.keys, n, id), first_place);
-#ifndef WITHOUT_PRODUCT  // to measure what the rest takes
-            product.add_to(x, factor);
-#endif
+            product.add_to(x, task.unit);
         }
 #ifdef CLIP
         beyond += clip_and_count(x, at, task, first_replica);
         if (beyond) atomicAdd(&task.clipped[sample], beyond);
 #else
-        u32 factor[64];
-        round_to_halves(x, task.scale, factor, largest);
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 4; ++i) rounded(x, i, largest);
         if (reaches(largest, task.limit)) task.unsure[sample] = 1;
 #endif
-        write_sums(x, at, task, group, tile, first_replica, scratch);
+        write_sums(x, at, task, tile, first_replica, scratch);
     }
-}
-
-// Means of x^p over all replicas, the blocks of a sample added in order: (samples, orders, WIDTH).
-extern "C" __global__ void add_blocks(const float* sums, double* means, int n_samples, int blocks, int cells, int n_replicas) {
-    const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (u64)n_samples * cells) return;
-    const float* from = sums + i / cells * blocks * cells + i % cells;
-    double total = 0;
-    for (int block = 0; block < blocks; ++block) total += from[(u64)block * cells];
-    means[i] = total / n_replicas;
 }

@@ -1,42 +1,92 @@
-// mu dt W x by wgmma (Hopper): x from registers, W from shared memory, the sum added onto the state in registers.
+// mu dt W x by wgmma (Hopper), beside the own step: x and W from shared memory, sums in half precision.
 //
-// W is in four blocks of 64 k. A row of a block is the 128 bytes of one column of the result, swizzled: its 16-byte chunk i
-// lies at i ^ (row % 8).
+// Two groups hold a tile and show each other x in half precision. x and W are in four blocks of 64 k. A row of a block is the
+// 128 bytes of one replica, or of one column of the result, swizzled: its 16-byte chunk i lies at i ^ (row % 8).
 
-#define F4(i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
-#define F16(i) F4(i), F4(i + 4), F4(i + 8), F4(i + 12)
-#define F64(i) F16(i), F16(i + 16), F16(i + 32), F16(i + 48)
+#define SUMS4(i) "+r"(sums[i]), "+r"(sums[i + 1]), "+r"(sums[i + 2]), "+r"(sums[i + 3])
+#define SUMS16(i) SUMS4(i), SUMS4(i + 4), SUMS4(i + 8), SUMS4(i + 12)
 
 struct Product {
-    u64 w_descriptor;
+    static constexpr int SHARED_CHUNKS = ROWS * WIDTH / 8;  // of 16 bytes: x of a tile
+    static constexpr int WRITTEN = 5, READ = 9;             // the first of four barriers each
 
-    __device__ Product(const uint4* W, int) {
-        // What was written by ordinary stores is read by the tensor cores.
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        // Address, 1024 bytes between groups of eight rows, swizzle of 128 bytes.
-        const u32 address = (u32)__cvta_generic_to_shared(W);
-        w_descriptor = (u64)(address >> 4 & 0x3FFF) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+    u64 x_descriptor, w_descriptor;
+    u32 row_address, first_chunk;  // where this lane's row of the group's x is, and where its first chunk is in it
+    int own, other;                // the two groups of the tile
+    u32 sums[COLUMNS / 4];
+
+    __device__ Product(const uint4* W, uint4* after_W, const Place& at) : own(at.group), other(at.group ^ 1) {
+        const u32 x_address = (u32)__cvta_generic_to_shared(after_W + at.tile * SHARED_CHUNKS);
+        x_descriptor = descriptor(x_address);
+        w_descriptor = descriptor((u32)__cvta_generic_to_shared(W) + at.first_column * 128);
+        // stmatrix: lanes 8 i to 8 i + 7 have the rows of matrix i, which are rows 0-7 and 8-15 of a chunk, then of the next.
+        const int row = 16 * at.warp + at.lane % 16;
+        row_address = x_address + (at.first_column / 64 * ROWS + row) * 128;
+        first_chunk = (at.lane / 16 ^ row % 8) << 4;
+        show_to_tensor_cores();  // W
     }
 
-    __device__ __forceinline__ void add_to(float (&x)[128], const u32 (&factor)[64]) {
+    // Starts the product with x as it is now. The own step runs beside it, and may change x.
+    __device__ __forceinline__ void start(const State& x, u32& largest) {
+#pragma unroll
+        for (int k = 0; k < COLUMNS / 16; ++k) {
+            u32 v[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) v[i] = rounded(x, 4 * k + i, largest);
+            const u32 to = row_address + k / 4 * ROWS * 128 + (first_chunk ^ k % 4 * 32);
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
+                         "r"(v[2]), "r"(v[3])
+                         : "memory");
+        }
+        show_to_tensor_cores();
+        meet(WRITTEN);
+        // Addresses and descriptors are cheap, registers are not: they are not to be kept through the own step.
+        asm volatile("" : "+l"(x_descriptor), "+l"(w_descriptor), "+r"(first_chunk));
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#ifdef WITHOUT_PRODUCT  // to measure what the rest takes
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 4; ++i) sums[i] = 0;
+#else
 #pragma unroll
         for (int k = 0; k < WIDTH / 16; ++k)
-            multiply(x, &factor[4 * k], w_descriptor + ((k / 4 * WIDTH * 128 + k % 4 * 32) >> 4));
-        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+            multiply(x_descriptor + ((k / 4 * ROWS * 128 + k % 4 * 32) >> 4),
+                     w_descriptor + ((k / 4 * WIDTH * 128 + k % 4 * 32) >> 4), k > 0);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
     }
 
-    __device__ static __forceinline__ void multiply(float (&x)[128], const u32* a, u64 b) {
+    // Waits for the product and adds it.
+    __device__ __forceinline__ void add_to(State& x, float unit) {
+        asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS16(0), SUMS16(16)::"memory");
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 4; ++i) add_halves(&x[2 * i], sums[i], unit);
+        meet(READ);  // the next step may write
+    }
+
+    // sums <- W x + onto * sums, for 16 of the columns of x.
+    __device__ __forceinline__ void multiply(u64 a, u64 b, int onto) {
         asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+            "{.reg .pred onto; setp.ne.b32 onto, %34, 0;"
+            "wgmma.mma_async.sync.aligned.m64n128k16.f16.f16.f16 {"
             "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-            "%23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "
-            "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, "
-            "%65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, "
-            "%86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, "
-            "%106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "
-            "%123, %124, %125, %126, %127}, {%128, %129, %130, %131}, %132, 1, 1, 1, 0;"
-            : F64(0), F64(64)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+            "%23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, onto, 1, 1, 0, 0;}"
+            : SUMS16(0), SUMS16(16)
+            : "l"(a), "l"(b), "r"(onto));
+    }
+
+    // Waits until both groups of the tile are here: each says so at the other's barrier and waits at its own.
+    __device__ __forceinline__ void meet(int barriers) {
+        asm volatile("bar.arrive %0, 256;" ::"r"(barriers + other) : "memory");
+        barrier(barriers + own, 256);
+    }
+
+    // What ordinary stores wrote is read by the tensor cores, once a barrier is passed.
+    __device__ static __forceinline__ void show_to_tensor_cores() {
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+
+    // Address, 1024 bytes between groups of eight rows, swizzle of 128 bytes.
+    __device__ static __forceinline__ u64 descriptor(u32 address) {
+        return (u64)(address >> 4 & 0x3FFF) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
     }
 };
