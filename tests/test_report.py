@@ -11,8 +11,9 @@ import pytest
 from made_up import DIGITS, K3, MNIST, results, study
 from thermoment import formatting, paper
 from thermoment.analysis import model_of
-from thermoment.figures import draw
+from thermoment.figures import draw, node
 from thermoment.report import findings, write
+from thermoment.report.captions import captions
 from thermoment.report.tables import settings_tables, written
 
 VOID = {"meta", "img", "wbr"}
@@ -233,6 +234,20 @@ class TestShapes:
         words = report(tmp_path, study(DIGITS)).words
         assert "The paper" not in words
         assert "Distance" not in words
+
+    def test_captions_count_what_is_drawn(self) -> None:
+        found = captions(results())
+        assert f"the mean of {node.REPLICAS} (thick)" in found["paths"].text
+        assert node.PATHS == 6
+        assert "six replicas each" in found["paths"].text
+        assert f"from {node.REPLICAS * node.COPIES} simulated replicas" in found["density"].text
+
+    def test_a_readout_that_only_some_models_have(self, tmp_path: Path) -> None:
+        given = results()
+        given["accuracy"] = [r for r in given["accuracy"] if r["readout"] == "converged" or r["model"] == "K1"]
+        words = report(tmp_path, given).words
+        joined = next(row for row in given["accuracy"] if row["model"] == "K1+K2+K3")
+        assert f"All 3 reservoirs joined classify {joined['correct']} of 500" in words
 
 
 class TestVerdicts:
