@@ -1,5 +1,8 @@
 """What is special about the cuda engine: its products, its limits, and the second pass where updates are clipped."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -63,6 +66,35 @@ def test_short_memory_means_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     room = 0
     with pytest.raises(MemoryError, match="no memory left for even one sample"):
         tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")
+
+
+def test_a_launch_is_short_however_many_the_steps_and_replicas() -> None:
+    """Ctrl-C waits for a launch: its tiles times their steps are bounded, down to one tile for each that runs."""
+    at = {steps: cuda._launch_samples(132, blocks=2, n_steps=steps) for steps in (1, 1000, 2000, 20_000, 10**6)}
+    assert at == {1: 5280, 1000: 5280, 2000: 2640, 20_000: 264, 10**6: 132}
+    assert cuda._launch_samples(132, blocks=2**14, n_steps=1000) == 1
+
+
+_LONG_RUN = """
+import os, signal, threading
+import numpy as np
+import thermoment as tm
+
+reservoir = tm.Reservoir.draw(256, 4, seed=1)
+tm.simulate(reservoir, np.zeros((1, 4)), tm.Protocol(t_final=0.01), engine="cuda")
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    tm.simulate(reservoir, np.zeros((10**7, 4)), engine="cuda")
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupt_stops_it_between_launches() -> None:
+    # The whole would take ten minutes. A run that does not stop is killed, and raises TimeoutExpired.
+    result = subprocess.run([sys.executable, "-c", _LONG_RUN], capture_output=True, text=True, timeout=100)
+    assert result.stdout == "stopped\n", result.stderr
 
 
 def test_more_nodes_are_sent_to_xla() -> None:

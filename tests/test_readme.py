@@ -24,7 +24,7 @@ def test_the_python_prints_what_the_readme_shows() -> None:
 
 def test_there_are_exactly_two_set_up_commands() -> None:
     commands = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    assert commands == ["pip install . && python examples/digits.py\n", "pip install '.[test]' && pytest\n"]
+    assert commands == ["pip install . && thermoment run\n", "pip install '.[test]' && pytest\n"]
 
 
 def test_every_file_it_names_exists() -> None:

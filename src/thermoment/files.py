@@ -1,5 +1,6 @@
-"""safetensors files with a kind and a text of facts: written whole or not at all, checked when read."""
+"""Files written whole or not at all, safetensors checked when read, and the folder where thermoment keeps its own."""
 
+import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,15 @@ def write_tensors(path: str | PathLike[str], kind: str, tensors: Mapping[str, ND
         {name: np.ascontiguousarray(array) for name, array in tensors.items()},
         {"format": f"thermoment.{kind}", "version": _VERSION, "facts": facts},
     )
-    write_whole(path, data)
+    write_whole(path, _in_order(data))
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same safetensors with the keys of its header sorted: the library writes the metadata in a random order."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[end:]
 
 
 def write_whole(path: str | PathLike[str], data: bytes) -> None:
@@ -38,6 +47,14 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """$THERMOMENT_CACHE, else thermoment/ in $XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("THERMOMENT_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
 
 
 def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], str]:

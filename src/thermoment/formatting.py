@@ -53,3 +53,11 @@ def signed(number: str) -> str:
 def listing(words: Sequence[str], last: str = "and") -> str:
     """("a", "b", "c") as "a, b and c"."""
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it: "12 s", "3.1 minutes"."""
+    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"

@@ -1,4 +1,4 @@
-"""Which readouts an experiment fits: the reservoirs they see, the moment orders, how they are joined, how they are fitted."""
+"""Which classifiers an experiment compares: their reservoirs and moment orders, how joined, how fitted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Model:
 
 
 def paper_models(reservoirs: Sequence[str], orders: Sequence[int], readout: Fit = "sgd") -> tuple[Model, ...]:
-    """The paper's comparisons: every set of reservoirs, averaged logits, and the lower orders of all reservoirs joined."""
+    """The paper's comparisons: every set of reservoirs, averaged logits, and lower orders of all of them joined."""
     names, orders = tuple(reservoirs), tuple(orders)
     joined = [
         Model(chosen, orders, "feature", readout)

@@ -6,9 +6,10 @@
 A network adds the force W x. Only a symmetric W derives from a potential.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +64,23 @@ def coupling_norm(W: Array, iterations: int = 30) -> float:
     return norm
 
 
+def stationary_point(h: Any, dynamics: "Dynamics", xp: Any = np) -> Any:
+    """x*(h) of `Dynamics.stationary_point`, on arrays of `xp`: NumPy, or jax.numpy where it is traced."""
+    J2, J4 = dynamics.J2, dynamics.J4
+    if J4 == 0:
+        return h / (2 * J2)
+    if J2 == 0:
+        return xp.cbrt(h / (4 * J4))
+    # With x = 2 a y the cubic is 4 y^3 + 3 sign(J2) y = r: the triple-angle formula of sinh, cos or cosh.
+    a = math.sqrt(abs(J2) / (6 * J4))
+    r = xp.abs(h) / (8 * J4 * a**3)
+    if J2 > 0:
+        y = xp.sinh(xp.arcsinh(r) / 3)
+    else:
+        y = xp.where(r <= 1, xp.cos(xp.arccos(xp.minimum(r, 1)) / 3), xp.cosh(xp.arccosh(xp.maximum(r, 1)) / 3))
+    return xp.where(h < 0, -1.0, 1.0) * 2 * a * y
+
+
 @dataclass(frozen=True)
 class Dynamics:
     """The well, the mobility and the temperature that all nodes of a reservoir share.
@@ -106,23 +124,7 @@ class Dynamics:
 
         A double well at h = 0 has two equal minima; the positive one is returned.
         """
-        h = np.asarray(h, np.float64)
-        if self.J4 == 0:
-            return np.asarray(h / (2 * self.J2))
-        if self.J2 == 0:
-            return np.asarray(np.cbrt(h / (4 * self.J4)))
-        # With x = 2 a y the cubic is 4 y^3 + 3 sign(J2) y = r: the triple-angle formula of sinh, cos or cosh.
-        a = np.sqrt(abs(self.J2) / (6 * self.J4))
-        r = np.abs(h) / (8 * self.J4 * a**3)
-        if self.J2 > 0:
-            y = np.sinh(np.arcsinh(r) / 3)
-        else:
-            y = np.where(
-                r <= 1,
-                np.cos(np.arccos(np.minimum(r, 1)) / 3),
-                np.cosh(np.arccosh(np.maximum(r, 1)) / 3),
-            )
-        return np.asarray(np.where(h < 0, -1.0, 1.0) * 2 * a * y)
+        return np.asarray(stationary_point(np.asarray(h, np.float64), self))
 
     def stationary_slope(self, h: ArrayLike) -> Array:
         """dx*/dh = 1 / U''(x*(h)); infinite only for the purely quartic well at h = 0."""

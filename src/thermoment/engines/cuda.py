@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from thermoment.engines import Outcome, Report, Task, check_samples
 from thermoment.noise import round_keys
+from thermoment.physics import Dynamics
+from thermoment.reservoir import Protocol
 from thermoment.validation import invalid
 
 try:
@@ -30,8 +32,9 @@ _LARGEST = 6e4
 _COUPLING_SIZE = 2.0**-10
 # Tensor cores cut off what does not fit into a sum, always towards zero. What x loses so in a step is given back.
 _TRUNCATION = 5e-7
-# Tiles of a launch for each that the GPU works on at a time: a fraction of a second, so that Ctrl-C is soon noticed.
-_ROUNDS = 40
+# A launch is at most so many tiles, and steps of them, for each tile that the GPU works on at a time: a fraction of a
+# second, after which Ctrl-C is noticed. One tile is always done to its end.
+_ROUNDS, _ROUND_STEPS = 40, 40_000
 
 _KERNELS = Path(__file__).parent / "kernels"
 _HEADERS = ("product_wgmma.cuh", "product_mma.cuh")
@@ -93,6 +96,9 @@ class Cuda:
             raise RuntimeError("there is no NVIDIA GPU")
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         name, capability = properties["name"].decode(), (properties["major"], properties["minor"])
+        driver, compiler = cupy.cuda.runtime.driverGetVersion() // 1000, nvrtc.getVersion()[0]
+        if driver < compiler:
+            raise RuntimeError(f"the driver knows CUDA {driver}, and the kernel would be compiled by CUDA {compiler}")
         if capability < (8, 0):
             raise RuntimeError(f"{name} has compute capability {capability[0]}.{capability[1]}, 8.0 is needed (Ampere)")
         return f"{count} x {name} with {self._path(0)}"
@@ -103,12 +109,11 @@ class Cuda:
             raise invalid("W", f"couple at most {WIDTH} nodes for cuda (engine xla takes more)", task.n_nodes)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        n_devices = cupy.cuda.runtime.getDeviceCount()
+        n_devices = device_count()
         raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
         clip_count = 0
-        blocks = math.ceil(task.n_replicas / ROWS)
-        sms = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
-        length = max(1, _ROUNDS * sms * _TILES // blocks)
+        multiprocessors = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
+        length = _launch_samples(multiprocessors, math.ceil(task.n_replicas / ROWS), task.protocol.n_steps)
         chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
 
         def one(number: int) -> tuple[NDArray[np.float64], int]:
@@ -158,8 +163,43 @@ class Cuda:
         return means, int(clipped.sum())
 
 
+def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
+    """Samples of one launch: a fraction of a second's work."""
+    rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
+    return max(1, rounds * multiprocessors * _TILES // blocks)
+
+
+def device_count() -> int:
+    """GPUs that share the work."""
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def large_products(count: int) -> int:
+    """Does large products in half precision on the first GPU, and returns how many multiplications that were."""
+    size = 8192
+    with cupy.cuda.Device(0) as device:
+        factor = cupy.random.random((size, size), np.float32).astype(np.float16)
+        product = cupy.empty_like(factor)
+        for _ in range(count):
+            cupy.matmul(factor, factor, out=product)
+        device.synchronize()
+    return count * size**3
+
+
+def steps_without_product(rounds: int) -> int:
+    """Runs the kernel without W x on the first GPU, and returns how many node-steps that were."""
+    S = rounds * int(cupy.cuda.Device(0).attributes["MultiProcessorCount"])
+    protocol = Protocol(n_replicas=_TILES * ROWS)
+    task = Task(
+        np.ones((S, WIDTH)), np.zeros((WIDTH, WIDTH)), Dynamics(), protocol, np.arange(S, dtype=np.uint64), stream=0
+    )
+    with cupy.cuda.Device(0):
+        _launch(task, Cuda()._path(0), np.arange(S), clip=False, extra=("-DWITHOUT_PRODUCT",))
+    return S * _TILES * ROWS * WIDTH * protocol.n_steps
+
+
 def _launch(
-    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool
+    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool, extra: tuple[str, ...] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
     """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,)."""
     protocol, dynamics = task.protocol, task.dynamics
@@ -195,7 +235,7 @@ def _launch(
     ):
         arguments[name] = value
     W = cupy.asarray(_pack(mu_dt * task.W * 2.0**power, path))
-    module = _compile(cupy.cuda.Device().id, path, clip)
+    module = _compile(cupy.cuda.Device().id, path, clip, extra)
     sms = cupy.cuda.Device().attributes["MultiProcessorCount"]
     grid = min(sms, math.ceil(S * blocks / _TILES))
     module.get_function("langevin")((grid,), (128 * _TILES,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
@@ -207,7 +247,7 @@ def _launch(
 
 
 @cache
-def _compile(device: int, path: str, clip: bool) -> Any:
+def _compile(device: int, path: str, clip: bool, extra: tuple[str, ...]) -> Any:
     """The kernel for one device, as machine code for just its architecture."""
     capability = cupy.cuda.Device(device).compute_capability
     options = [
@@ -215,6 +255,7 @@ def _compile(device: int, path: str, clip: bool) -> Any:
         f"--gpu-architecture=sm_{capability}{'a' if path == 'wgmma' else ''}",
         *_PATHS[path].defines,
         *(["-DCLIP"] if clip else []),
+        *extra,
     ]
     source = (_KERNELS / "langevin.cu").read_text()
     headers = [(_KERNELS / name).read_bytes() for name in _HEADERS]

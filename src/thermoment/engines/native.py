@@ -1,6 +1,7 @@
 """The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from thermoment.physics import Dynamics, coupling_norm
 from thermoment.validation import check_integer, invalid
 
 try:
+    from thermoment.engines import _native
     from thermoment.engines._native import kernels, rest_period
     from thermoment.engines._native import moments as run
 
@@ -94,6 +96,16 @@ class Native:
 
     def _threads(self) -> int:
         return self.threads or cores()
+
+
+def multiply_only(rounds: int) -> int:
+    """Does the product's instruction and nothing else on all cores, and returns how many multiplications that were.
+
+    What W x would take if nothing else had to be done: a limit, for `thermoment.limits`.
+    """
+    isa, _, _ = Native()._kernel()
+    with ThreadPoolExecutor(cores()) as pool:
+        return sum(pool.map(lambda _: _native.multiply_only(isa, rounds), range(cores())))
 
 
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:

@@ -6,11 +6,9 @@ covariance and of the response. All are even or odd in h, so only h >= 0 is kept
 
 import hashlib
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,7 @@ from thermoment.engines.single_node import (
     times,
     weights,
 )
-from thermoment.files import read_tensors, write_tensors
+from thermoment.files import cache_folder, read_tensors, write_tensors
 from thermoment.physics import Dynamics
 
 Array = NDArray[np.float64]
@@ -145,14 +143,6 @@ def _digest(tensors: dict[str, NDArray[Any]]) -> str:
     return hashlib.sha256(
         b"".join(np.ascontiguousarray(tensors[name]).tobytes() for name in sorted(tensors))
     ).hexdigest()
-
-
-def cache_folder() -> Path:
-    """$THERMOMENT_CACHE, else thermoment/ in $XDG_CACHE_HOME or ~/.cache."""
-    own = os.environ.get("THERMOMENT_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
 
 
 def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:

@@ -1,11 +1,18 @@
 // The kernel of processors with AVX2 and FMA.
+#include "peak.hpp"
 #include "simd_avx2.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
 
 extern const Kernel avx2_kernel = {
-    "avx2", "AVX2", false, 2 * Avx2::lanes, workspace_bytes<Avx2>, run_block<Avx2, Float32>,
+    "avx2",
+    "AVX2",
+    false,
+    2 * Avx2::lanes,
+    workspace_bytes<Avx2>,
+    run_block<Avx2, Float32>,
+    multiply_only<Avx2, Float32<Avx2>>,
 };
 
 }  // namespace thermoment

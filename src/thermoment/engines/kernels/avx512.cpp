@@ -1,11 +1,18 @@
 // The kernel of processors with AVX-512.
+#include "peak.hpp"
 #include "simd_avx512.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
 
 extern const Kernel avx512_kernel = {
-    "avx512", "AVX-512", false, 2 * Avx512::lanes, workspace_bytes<Avx512>, run_block<Avx512, Float32>,
+    "avx512",
+    "AVX-512",
+    false,
+    2 * Avx512::lanes,
+    workspace_bytes<Avx512>,
+    run_block<Avx512, Float32>,
+    multiply_only<Avx512, Float32<Avx512>>,
 };
 
 }  // namespace thermoment

@@ -1,4 +1,5 @@
 // The kernel of processors that also multiply bfloat16: twice the rate in W x.
+#include "peak.hpp"
 #include "simd_avx512.hpp"
 #include "tile.hpp"
 
@@ -33,7 +34,13 @@ static void run(const Problem& problem, const Coupling& W, const Block& block, v
 }
 
 extern const Kernel avx512bf16_kernel = {
-    "avx512bf16", "AVX-512 with bfloat16", true, 2 * Avx512Bf16::lanes, workspace_bytes<Avx512Bf16>, run,
+    "avx512bf16",
+    "AVX-512 with bfloat16",
+    true,
+    2 * Avx512Bf16::lanes,
+    workspace_bytes<Avx512Bf16>,
+    run,
+    multiply_only<Avx512Bf16, Bfloat16<Avx512Bf16>>,
 };
 
 }  // namespace thermoment

@@ -14,6 +14,7 @@ namespace thermoment {
 template <class V>
 struct Float32 {
     using Unit = float;
+    using Row = typename V::Float;
     static constexpr std::size_t nodes_per_row = 1;
 
     static const Unit* main(const Coupling& W) { return W.single; }
@@ -22,9 +23,12 @@ struct Float32 {
     static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
         for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
             const auto column = V::load(x);
-            for (std::size_t i = 0; i < 4; ++i) sum[i] = V::fma(V::floats(W[i]), column, sum[i]);
+            for (std::size_t i = 0; i < 4; ++i) sum[i] = add(sum[i], spread(W[i]), column);
         }
     }
+
+    static Row spread(Unit w) { return V::floats(w); }
+    static typename V::Float add(typename V::Float sum, Row w, Row x) { return V::fma(w, x, sum); }
 
     static void store(Unit* row, const typename V::Float* nodes) { V::store(row, nodes[0]); }
 };
@@ -34,6 +38,7 @@ struct Float32 {
 template <class V>
 struct Bfloat16 {
     using Unit = std::uint32_t;
+    using Row = typename V::Word;
     static constexpr std::size_t nodes_per_row = 2;
 
     static const Unit* main(const Coupling& W) { return W.halved; }
@@ -42,9 +47,12 @@ struct Bfloat16 {
     static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
         for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
             const auto column = V::load(x);
-            for (std::size_t i = 0; i < 4; ++i) sum[i] = V::dot(V::words(W[i]), column, sum[i]);
+            for (std::size_t i = 0; i < 4; ++i) sum[i] = add(sum[i], spread(W[i]), column);
         }
     }
+
+    static Row spread(Unit w) { return V::words(w); }
+    static typename V::Float add(typename V::Float sum, Row w, Row x) { return V::dot(w, x, sum); }
 
     static void store(Unit* row, const typename V::Float* nodes) { V::store(row, V::to_bfloat16(nodes[0], nodes[1])); }
 };

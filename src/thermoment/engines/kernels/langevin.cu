@@ -259,7 +259,9 @@ extern "C" __global__ __launch_bounds__(128 * GROUPS, 1) void langevin(const uin
             u32 factor[64];
             round_to_halves(x, task.scale, factor, largest);
             own_step(x, at, task, drive, uniform_part(task.keys, n, id), first_place);
+#ifndef WITHOUT_PRODUCT  // to measure what the rest takes
             product.add_to(x, factor);
+#endif
         }
 #ifdef CLIP
         beyond += clip_and_count(x, at, task, first_replica);

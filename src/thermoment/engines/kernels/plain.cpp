@@ -1,11 +1,18 @@
 // The kernel of every other processor.
+#include "peak.hpp"
 #include "simd_plain.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
 
 extern const Kernel plain_kernel = {
-    "plain", "plain C++", false, 2 * Plain::lanes, workspace_bytes<Plain>, run_block<Plain, Float32>,
+    "plain",
+    "plain C++",
+    false,
+    2 * Plain::lanes,
+    workspace_bytes<Plain>,
+    run_block<Plain, Float32>,
+    multiply_only<Plain, Float32<Plain>>,
 };
 
 }  // namespace thermoment

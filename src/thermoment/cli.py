@@ -1,0 +1,276 @@
+"""The command line: results on stdout, progress on stderr; exit code 0, 1 for a failure, 2 for wrong usage."""
+
+import errno
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+import thermoment
+
+if TYPE_CHECKING:
+    from thermoment.experiment import Experiment
+
+# What computes is imported by the command that needs it, so that help and mistakes come back at once.
+
+_WIDTH = 200
+"""of tables that do not go to a terminal"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(thermoment.__version__, prog_name="thermoment")
+def main() -> None:
+    """Langevin computers: simulate them, read their moments, classify with them."""
+
+
+def _reported(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose failures are one line on stderr and exit code 1."""
+
+    @wraps(command)
+    def wrapped(**arguments: Any) -> None:
+        try:
+            command(**arguments)
+        except KeyboardInterrupt:
+            _fail("Interrupted. What was computed is kept: the same command goes on from here.")
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                where = f" to write {error.filename}" if error.filename else ""
+                _fail(f"No space left on the disk{where}. What was computed is kept: make room and run this again.")
+            _fail(str(error))
+        except (ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
+            _fail(str(error) or type(error).__name__)
+
+    return wrapped
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"thermoment: {message}", err=True)
+    sys.exit(1)
+
+
+_RUN = click.Path(exists=True, file_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+_data_option = click.option("--data-dir", type=_FOLDER, help="A folder with the data set's files.")
+
+
+@main.command()
+@click.argument("experiment", default="digits")
+@click.option("--out", type=_FOLDER, help="The run's folder.  [runs/EXPERIMENT]")
+@click.option("--engine", help="The engine for the features.  [auto]")
+@_data_option
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Another setting, such as protocol.n_replicas=64 or reservoirs.*.n_nodes=128.",
+)
+@click.option("--store", type=_FOLDER, envvar="THERMOMENT_STORE", help="What runs share.  [.stages beside the run]")
+@click.option("--dry-run", is_flag=True, help="Only say what would be computed and how long it would take.")
+@_json_option
+@_reported
+def run(
+    experiment: str,
+    out: Path | None,
+    engine: str | None,
+    data_dir: Path | None,
+    overrides: tuple[str, ...],
+    store: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Do an EXPERIMENT: a name that ships with the package, or a TOML file. The same command resumes it."""
+    chosen = _experiment(experiment, overrides, engine)
+    if dry_run:
+        _dry_run(chosen, data_dir, as_json)
+        return
+    from thermoment import display, runner
+    from thermoment.run_folder import TIMINGS
+
+    folder = out or Path("runs") / chosen.name
+    with display.progress() as listener:
+        results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener, note=_note)
+    seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
+    stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
+    click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)
+    if as_json:
+        _print_json(results)
+    else:
+        _print(display.result_tables(results))
+        click.echo(f"\n{folder / 'report.html'}")
+
+
+@main.command()
+@click.argument("run", type=_RUN)
+@_reported
+def report(run: Path) -> None:
+    """Make the figures and report.html of a RUN again, from its results.json."""
+    from thermoment.run_folder import rewrite_report
+
+    click.echo(str(rewrite_report(run)))
+
+
+@main.command()
+@click.argument("run", type=_RUN)
+@_reported
+def verify(run: Path) -> None:
+    """Check a RUN: its files, the checksums of its features, and every number that follows from its predictions."""
+    from thermoment.run_folder import verify as check
+
+    problems = check(run)
+    for problem in problems:
+        click.echo(problem)
+    if problems:
+        _fail(f"{run} is not as it was written: {len(problems)} problem{'s' if len(problems) > 1 else ''}.")
+    click.echo(f"{run} is whole, and its results follow from its predictions.")
+
+
+@main.command()
+@click.argument("a", type=_RUN)
+@click.argument("b", type=_RUN)
+@_json_option
+@_reported
+def compare(a: Path, b: Path, as_json: bool) -> None:
+    """Set two runs side by side: settings that differ, accuracies, and exact McNemar tests on the same test images."""
+    from thermoment import comparison, display
+
+    found = comparison.compare(a, b)
+    if as_json:
+        _print_json(found)
+        return
+    _print(
+        [
+            display.table("settings that differ", ("", a.name, b.name), comparison.setting_rows(found)),
+            display.table("correct", ("model", a.name, b.name, "difference", "p"), comparison.accuracy_rows(found)),
+        ]
+    )
+
+
+@main.command()
+@click.argument("name", required=False)
+@_data_option
+@_json_option
+@_reported
+def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """List the data sets, or get and check the one called NAME."""
+    from thermoment import data as datasets
+    from thermoment import display
+
+    if name is None:
+        places = [(known, place) for known in datasets.NAMES for place in datasets.locate(known, data_dir)]
+        if as_json:
+            _print_json([{"name": known, **asdict(place)} for known, place in places])
+            return
+        rows = [(known, "yes" if place.present else "no", place.where, place.note) for known, place in places]
+        _print([display.table("data sets", ("name", "here", "where", ""), rows)])
+        return
+    found = datasets.load(name, data_dir)
+    facts = {key: getattr(found, key) for key in ("name", "n_train", "n_test", "image_shape", "n_classes", "sha256")}
+    _print_json(facts) if as_json else click.echo("\n".join(f"{key}: {value}" for key, value in facts.items()))
+
+
+@main.command()
+@click.option("--engine", "names", multiple=True, help="Only this engine; may be given again.  [all that can run]")
+@click.option("--seconds", type=float, default=3.0, show_default=True, help="How long each engine runs in a round.")
+@_json_option
+@_reported
+def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
+    """Measure every engine here at the paper's size: its speed, its share of the machine's limit, the paper's time."""
+    from thermoment import benchmark, display
+
+    found = benchmark.measure(names or None, seconds=seconds, report=_note)
+    if as_json:
+        click.echo(found.as_json())
+        return
+    head, rows = found.table()
+    _print([display.table("engines at N = 256, M = 128, 1000 steps", head, rows)])
+    click.echo("\n" + "\n".join(found.notes()))
+
+
+@main.command()
+@_json_option
+@_reported
+def info(as_json: bool) -> None:
+    """Say what can run here: version, engines, experiments, and where things are kept."""
+    from thermoment import display
+    from thermoment.engines import engines
+    from thermoment.experiment import shipped
+    from thermoment.files import cache_folder
+    from thermoment.run_folder import environment
+
+    facts = {"environment": environment("auto"), "cache": str(cache_folder()), "experiments": shipped()}
+    status = engines()
+    if as_json:
+        _print_json({**facts, "engines": {name: found._asdict() for name, found in status.items()}})
+        return
+    click.echo(f"thermoment {thermoment.__version__}, cache in {facts['cache']}")
+    rows = [(name, "yes" if found.can_run else "no", found.note) for name, found in status.items()]
+    _print(
+        [
+            display.table("engines", ("name", "runs here", "on, or why not"), rows),
+            display.table("experiments", ("name", "what it is"), shipped().items()),
+        ]
+    )
+
+
+def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":
+    """The experiment asked for; a mistake in it is wrong usage."""
+    from thermoment.engines import engines
+    from thermoment.experiment import read
+
+    try:
+        experiment = read(source, overrides)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    chosen = engine or experiment.engine
+    known = ["auto", *engines()]
+    if chosen not in known:
+        raise click.UsageError(f"The engine must be one of {', '.join(known)}, but was {chosen!r}.")
+    return replace(experiment, engine=chosen)
+
+
+def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> None:
+    from thermoment import data as datasets
+    from thermoment import display, plan
+
+    dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+    found = plan.plan(experiment, dataset)
+    if as_json:
+        _print_json(asdict(found))
+        return
+    _print(
+        [
+            display.table(f"{experiment.name}: what would be computed", ("", ""), plan.rows(found).items()),
+            display.table("features on this machine", ("engine", "time"), plan.times(found).items()),
+        ]
+    )
+
+
+def _note(sentence: str) -> None:
+    click.echo(sentence, err=True)
+
+
+def _print(tables: Iterable[Any]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    for number, table in enumerate(tables):
+        if number:
+            console.print()
+        console.print(table)
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=1))
+
+
+if __name__ == "__main__":
+    main()

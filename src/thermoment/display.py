@@ -1,0 +1,114 @@
+"""What a person sees of a run: bars with rates and time left on a terminal, plain lines in a log, tables at the end."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+Listener = Callable[[str, int, int], None]
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def progress() -> Iterator[Listener]:
+    """A listener for `runner.run`: on stderr, as bars on a terminal and as lines elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines()
+        return
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, TaskID] = {}
+        starts: dict[str, float] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks or bars.tasks[tasks[what]].total != total:
+                tasks[what], starts[what] = bars.add_task(what, total=total, rate=""), time.perf_counter()
+            bars.update(tasks[what], completed=done, rate=_rate(done, time.perf_counter() - starts[what]))
+
+        yield show
+
+
+def _lines() -> Listener:
+    """Plain lines: the start and the end of everything, and every ten seconds how far it is."""
+    current, start, latest = "", 0.0, 0.0
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal current, start, latest
+        now = time.perf_counter()
+        if what != current:
+            current, start, latest = what, now, now
+        elif done < total and now - latest < _SECONDS_BETWEEN_LINES:
+            return
+        latest = now
+        elapsed = now - start
+        left = f", {elapsed * (total - done) / done:.0f} s left" if 0 < done < total and elapsed > 1 else ""
+        sys.stderr.write(f"{what}: {done}/{total} {_rate(done, elapsed)}{left}".rstrip() + "\n")
+        sys.stderr.flush()
+
+    return show
+
+
+def _rate(done: int, seconds: float) -> str:
+    if not done or seconds < 0.5:
+        return ""
+    rate = done / seconds
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
+
+
+def result_tables(results: Mapping[str, Any]) -> Iterator[Table]:
+    """The accuracies of a run, one row a model with its readouts side by side; of a study, one row a variant."""
+    dataset = results["dataset"]
+    title = f"{results['experiment']}: {dataset['name']} {dataset['n_train']}/{dataset['n_test']}, {results['engine']}"
+    if "study" in results:
+        yield _study(title, results["study"])
+        return
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in results["accuracy"]:
+        key = (row["model"], row["fusion"], tuple(row["orders"]), row["n_features"])
+        rows.setdefault(key, {})[row["readout"]] = row
+    readouts = list(dict.fromkeys(row["readout"] for row in results["accuracy"]))
+    head = ["model", "joined by", "moments", "features"]
+    body: list[list[str]] = []
+    for (model, fusion, orders, n_features), found in rows.items():
+        cells = [model, fusion, ", ".join(f"m{p}" for p in orders), str(n_features)]
+        for readout in readouts:
+            row = found[readout]
+            low, high = row["ci95"]
+            cells += [f"{row['correct']}/{row['total']}", f"{row['accuracy']:.2%}", f"{low:.2%} to {high:.2%}"]
+        body.append(cells)
+    yield table(title, [*head, *(name for readout in readouts for name in (readout, "", "95 %"))], body)
+
+
+def _study(title: str, study: Iterable[Mapping[str, Any]]) -> Table:
+    """Mean and deviation over seeds of the correct answers: variants down, models across."""
+    study = list(study)
+
+    def label(row: Mapping[str, Any]) -> str:
+        parts = [row["model"], "logit" if row["fusion"] == "logit" else "", ",".join(f"m{p}" for p in row["orders"])]
+        return " ".join(filter(None, [*parts, "" if row["readout"] == "sgd" else row["readout"]]))
+
+    labels = list(dict.fromkeys(label(row) for variant in study for row in variant["accuracy"]))
+    body = []
+    for variant in study:
+        found = {label(row): row for row in variant["accuracy"]}
+        cells = [f"{found[x]['mean']:.2%} ± {found[x]['sd'] or 0:.2%}" if x in found else "" for x in labels]
+        body.append([variant["variant"], *cells])
+    return table(title, ["variant", *labels], body)
+
+
+def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Table:
+    """A table with its first column to the left and the others to the right."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(head):
+        made.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+    for row in body:
+        made.add_row(*row)
+    return made

@@ -1,0 +1,245 @@
+"""The linear readout: standardised features, one softmax layer, fitted by the paper's SGD or to convergence.
+
+    z = W_out (phi - mean) / scale + g_out
+    loss = mean cross-entropy + l2/2 |W_out|^2            g_out is not penalised
+
+Both fits minimise the same loss: SGD stops after a fixed number of epochs, `fit_converged` at the minimum. Their
+difference is the optimiser's, the rest the representation's.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from os import PathLike
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from thermoment.files import read_tensors, write_tensors
+from thermoment.projection import REPRODUCIBLE, batches, check_labels
+from thermoment.validation import check_array, check_integer, check_not_negative, check_positive, invalid
+
+Array = NDArray[np.float64]
+Features = NDArray[np.float32]
+
+SMALLEST_DEVIATION = 1e-12
+"""A feature that varies less than this over the training set is only centred."""
+_ROWS_AT_ONCE = 4096
+LARGEST_GRADIENT = 1e-5
+"""Where `fit_converged` stops: no component of the gradient is larger."""
+_MOST_ITERATIONS = 5000
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Plain stochastic gradient descent from zero, as in the paper."""
+
+    epochs: int = 150
+    batch_size: int = 128
+    learning_rate: float = 0.05
+    l2: float = 1e-3
+    seed: int = 20260621
+
+    def __post_init__(self) -> None:
+        check_integer("epochs", self.epochs, 1, 10**6)
+        check_integer("batch_size", self.batch_size, 1, 10**6)
+        object.__setattr__(self, "learning_rate", check_positive("learning_rate", self.learning_rate))
+        object.__setattr__(self, "l2", check_not_negative("l2", self.l2))
+        check_integer("seed", self.seed, 0, 2**63)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Mean and deviation (S - 1 in the denominator) of every feature over a training set: (F,) each."""
+
+    mean: Array
+    scale: Array
+
+    @classmethod
+    def fit(cls, features: NDArray[Any]) -> "Scaling":
+        """Of features (S, F), summed in float64. A deviation below 1e-12 counts as 1."""
+        if features.ndim != 2 or len(features) < 2:
+            raise ValueError(f"Argument `features` must have shape (S, F) with S > 1, but has shape {features.shape}.")
+        mean = sum(part.sum(0, dtype=np.float64) for part in _parts(features)) / len(features)
+        squares = sum(((part - mean) ** 2).sum(0) for part in _parts(features))
+        deviation = np.sqrt(squares / (len(features) - 1))
+        return cls(mean, np.where(deviation >= SMALLEST_DEVIATION, deviation, 1.0))
+
+    def apply(self, features: NDArray[Any]) -> Features:
+        """(phi - mean) / scale, as float32."""
+        result = np.empty(features.shape, np.float32)
+        for start in range(0, len(features), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            result[part] = (features[part] - self.mean) / self.scale
+        return result
+
+    def of(self, columns: NDArray[Any]) -> "Scaling":
+        """That of some of the features."""
+        return Scaling(self.mean[columns], self.scale[columns])
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """z = weights (phi - mean) / scale + bias."""
+
+    weights: Array
+    """(C, F)"""
+    bias: Array
+    """(C,)"""
+    scaling: Scaling
+
+    def logits(self, features: ArrayLike) -> Array:
+        """z for features (S, F): (S, C), in float64."""
+        features = np.asarray(features)
+        if features.ndim != 2 or features.shape[1] != self.weights.shape[1]:
+            raise ValueError(
+                f"Argument `features` must have shape (S, {self.weights.shape[1]}), but has shape {features.shape}."
+            )
+        weights = self.weights / self.scaling.scale
+        offset = self.bias - weights @ self.scaling.mean
+        return np.concatenate([part @ weights.T + offset for part in _parts(features)])
+
+    def predict(self, features: ArrayLike) -> NDArray[np.int64]:
+        """The class with the largest logit: (S,)."""
+        return classes(self.logits(features))
+
+    def save(self, path: str | PathLike[str], facts: dict[str, Any] | None = None) -> None:
+        """Writes a safetensors file, whole or not at all, with `facts` beside the numbers."""
+        tensors = {"weights": self.weights, "bias": self.bias, **asdict(self.scaling)}
+        write_tensors(path, "readout", tensors, json.dumps(facts or {}))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Readout":
+        """Reads what `save` wrote."""
+        tensors, _ = read_tensors(path, "readout", ("weights", "bias", "mean", "scale"))
+        n_classes, n_features = tensors["weights"].shape
+        arrays = [
+            check_array(name, tensors[name], shape)
+            for name, shape in (
+                ("weights", (n_classes, n_features)),
+                ("bias", (n_classes,)),
+                ("mean", (n_features,)),
+                ("scale", (n_features,)),
+            )
+        ]
+        return cls(arrays[0], arrays[1], Scaling(arrays[2], arrays[3]))
+
+
+def classes(logits: Array) -> NDArray[np.int64]:
+    """The class with the largest logit, the first of them where two are equal: (S,)."""
+    chosen: NDArray[np.int64] = logits.argmax(1)
+    return chosen
+
+
+def average_logits(readouts: Sequence[Readout], blocks: Sequence[ArrayLike]) -> Array:
+    """Late fusion: the mean of every readout's logits on its own features, (S, C)."""
+    if not readouts or len(readouts) != len(blocks):
+        raise invalid("readouts", f"be as many as the {len(blocks)} blocks of features", len(readouts))
+    mean: Array = np.mean([readout.logits(block) for readout, block in zip(readouts, blocks, strict=True)], axis=0)
+    return mean
+
+
+def fit_sgd(
+    features: Features,
+    labels: NDArray[Any],
+    columns: Sequence[NDArray[np.intp]],
+    settings: Sgd | None = None,
+    *,
+    report: Callable[[int, float], None] = lambda *_: None,
+) -> list[Readout]:
+    """A readout for every set of `columns` of features (S, F), all fitted side by side on the same batches.
+
+    A weight outside a readout's columns stays zero, so one matrix product serves all of them.
+    Cost: per epoch 4 S F C floating-point operations for every readout. `report` gets epochs done and mean loss.
+    """
+    settings = settings or Sgd()
+    labels = check_labels(labels, len(features))
+    n_classes = int(labels.max()) + 1
+    scaling = Scaling.fit(features)
+    mask = np.zeros((features.shape[1], len(columns), n_classes), np.float32)
+    for number, chosen in enumerate(columns):
+        mask[chosen, number] = 1.0
+    x, y = jnp.asarray(scaling.apply(features)), jnp.asarray(labels, jnp.int32)
+    weights, bias = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
+    rng = np.random.default_rng(settings.seed)
+    for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
+        weights, bias, loss = _epoch(settings, weights, bias, mask, x, y, rows)
+        report(epoch + 1, float(loss))
+    found, offset = np.asarray(weights, np.float64), np.asarray(bias, np.float64)
+    if not (np.isfinite(found).all() and np.isfinite(offset).all()):
+        raise FloatingPointError(f"The readout diverged at learning rate {settings.learning_rate:g}: lower it.")
+    return [
+        Readout(found[chosen, number].T.copy(), offset[number].copy(), scaling.of(chosen))
+        for number, chosen in enumerate(columns)
+    ]
+
+
+def fit_converged(features: Features, labels: NDArray[Any], l2: float = 1e-3) -> Readout:
+    """The minimum of the same loss on features (S, F), by L-BFGS.
+
+    It is scikit-learn's LogisticRegression(C=1 / (l2 * S)), on whatever device JAX computes.
+    """
+    l2 = check_positive("l2", l2)
+    labels = check_labels(labels, len(features))
+    scaling = Scaling.fit(features)
+    x, y = jnp.asarray(scaling.apply(features)), jnp.asarray(labels, jnp.int32)
+    shape = (features.shape[1] + 1, int(labels.max()) + 1)
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        value, gradient = _loss_and_gradient(flat.reshape(shape).astype(np.float32), x, y, l2)
+        return float(value), np.asarray(gradient, np.float64).ravel()
+
+    options = {"maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS, "gtol": LARGEST_GRADIENT, "ftol": 0.0}
+    found = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={**options, "maxcor": 20})
+    # In single precision the line search may stop a little before the tolerance: that is as flat as it gets.
+    if not np.abs(found.jac).max() < 10 * LARGEST_GRADIENT:
+        raise RuntimeError(
+            f"The readout did not converge in {found.nit} iterations: its largest gradient is "
+            f"{np.abs(found.jac).max():.1e}, and {LARGEST_GRADIENT:.0e} was asked. A larger l2 helps."
+        )
+    parameters = found.x.reshape(shape)
+    return Readout(parameters[:-1].T.copy(), parameters[-1].copy(), scaling)
+
+
+def _parts(features: NDArray[Any]) -> list[NDArray[Any]]:
+    return [features[start : start + _ROWS_AT_ONCE] for start in range(0, len(features), _ROWS_AT_ONCE)]
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=(1, 2), compiler_options=REPRODUCIBLE)
+def _epoch(
+    settings: Sgd, weights: jax.Array, bias: jax.Array, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One pass over all batches for all readouts, weights (F, R, C)."""
+
+    def loss(parameters: Any, rows: jax.Array) -> jax.Array:
+        weights, bias = parameters
+        real = (rows >= 0).astype(jnp.float32)
+        logits = jnp.tensordot(x[rows], weights, 1, precision="highest") + bias
+        entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows, None])
+        return jnp.sum(real / real.sum() @ entropy) + settings.l2 / 2 * jnp.sum(weights**2)
+
+    def step(carry: Any, rows: jax.Array) -> Any:
+        value, (slope, offset) = jax.value_and_grad(loss)(carry, rows)
+        weights, bias = carry
+        return (weights - settings.learning_rate * mask * slope, bias - settings.learning_rate * offset), value
+
+    (weights, bias), losses = jax.lax.scan(step, (weights, bias), rows)
+    return weights, bias, losses.mean() / mask.shape[1]
+
+
+@partial(jax.jit, compiler_options=REPRODUCIBLE)
+def _loss_and_gradient(parameters: jax.Array, x: jax.Array, y: jax.Array, l2: float) -> tuple[jax.Array, jax.Array]:
+    """Loss and its gradient for parameters (F + 1, C), the last row the bias."""
+
+    def loss(parameters: jax.Array) -> jax.Array:
+        logits = jnp.matmul(x, parameters[:-1], precision="highest") + parameters[-1]
+        entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)
+        return jnp.asarray(entropy.mean() + l2 / 2 * jnp.sum(parameters[:-1] ** 2))
+
+    return jax.value_and_grad(loss)(parameters)

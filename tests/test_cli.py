@@ -1,0 +1,178 @@
+"""The command line as a person uses it: what it prints where, and how it ends."""
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import thermoment
+from test_runner import TINY
+from thermoment import runner
+from thermoment.cli import main
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "tiny.toml"
+    path.write_text(TINY, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Path) -> Path:
+    """A finished run."""
+    folder = tiny.parent / "runs/tiny"
+    assert call("run", tiny, "--out", folder).exit_code == 0
+    return folder
+
+
+def test_a_run_prints_results_on_stdout_and_progress_on_stderr(tiny: Path, tmp_path: Path) -> None:
+    done = call("run", tiny, "--out", tmp_path / "run", "--json")
+    assert done.exit_code == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert results == json.loads((tmp_path / "run/results.json").read_text())
+    assert "training K1, epochs: 2/2" in done.stderr
+    assert "reference K2, images: 180/180" in done.stderr
+    table = call("run", tiny, "--out", tmp_path / "run")
+    assert "training" not in table.stderr
+    for row in results["accuracy"]:
+        assert f"{row['correct']}/{row['total']}" in table.stdout
+        assert f"{row['accuracy']:.2%}" in table.stdout
+    assert table.stdout.rstrip().endswith("report.html")
+
+
+def test_the_installed_program_is_this_one(run: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "thermoment.cli", "verify", str(run)], capture_output=True, text=True, check=True
+    )
+    assert "is whole" in done.stdout
+
+
+def test_verify_names_what_is_wrong(tiny: Path, tmp_path: Path) -> None:
+    call("run", tiny, "--out", tmp_path / "run")
+    assert call("verify", tmp_path / "run").exit_code == 0
+    with open(tmp_path / "run/predictions.npz", "ab") as file:
+        file.write(b"x")
+    done = call("verify", tmp_path / "run")
+    assert done.exit_code == 1
+    assert "predictions.npz is missing or has other bytes" in done.stdout
+    assert "1 problem" in done.stderr
+
+
+def test_report_is_made_again(run: Path) -> None:
+    before = (run / "report.html").read_bytes()
+    done = call("report", run)
+    assert done.exit_code == 0, done.stderr
+    assert (run / "report.html").read_bytes() == before
+    assert call("verify", run).exit_code == 0
+
+
+def test_compare_tells_settings_and_tests_on_the_same_images(tiny: Path, run: Path, tmp_path: Path) -> None:
+    assert call("run", tiny, "--out", tmp_path / "b", "--set", "reservoirs.K2.seed=9").exit_code == 0
+    found = json.loads(call("compare", run, tmp_path / "b", "--json").stdout)
+    assert found["settings"] == {"settings.reservoirs.K2.seed": [2, 9]}
+    rows = {row["model"]: row for row in found["accuracy"]}
+    alone = rows["K1|feature|1,2,4|sgd"]
+    assert (alone["a"], alone["p"]) == (alone["b"], 1.0)
+    assert any(row["a"] != row["b"] for row in rows.values())
+    assert all(0 < row["p"] <= 1 for row in rows.values())
+    table = call("compare", run, tmp_path / "b").stdout
+    assert "settings.reservoirs.K2.seed" in table
+    assert call("run", tiny, "--out", tmp_path / "c", "--set", "data.n_test=50").exit_code == 0
+    other = json.loads(call("compare", run, tmp_path / "c", "--json").stdout)
+    assert all(row["p"] is None for row in other["accuracy"])
+
+
+def test_a_dry_run_counts_and_writes_nothing(tiny: Path, tmp_path: Path) -> None:
+    arguments = ("run", tiny, "--out", tmp_path / "run", "--set", "repeats=3", "--dry-run")
+    found = json.loads(call(*arguments, "--json").stdout)
+    assert found["node_steps"] == 3 * 180 * (6 + 4) * 6 * 10
+    assert found["n_images"] == 3 * 180 * 2
+    assert found["chunks"] == 3 * 2 * 4
+    assert found["epochs"] == 3 * 2
+    assert found["n_readouts"] == 3 * 5 * 2
+    assert found["disk_bytes"] == 3 * 180 * 10 * 3 * 4
+    assert found["seconds"]["reference"] > 0
+    assert list(tmp_path.iterdir()) == []
+    assert "node-steps" in call(*arguments).stdout
+
+
+def test_info_and_data_say_what_is_here() -> None:
+    found = json.loads(call("info", "--json").stdout)
+    assert found["environment"]["thermoment"] == thermoment.__version__
+    assert found["engines"]["reference"]["can_run"]
+    assert {"digits", "paper", "readings", "adam"} <= set(found["experiments"])
+    assert "reference" in call("info").stdout
+    assert json.loads(call("data", "digits", "--json").stdout)["n_train"] == 1297
+    assert any(row["name"] == "digits" and row["present"] for row in json.loads(call("data", "--json").stdout))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "papr"), "Did you mean paper?"),
+        (("run", "digits", "--set", "protocol.n_replica=3"), "did you mean `protocol.n_replicas`?"),
+        (("run", "digits", "--engine", "cud"), "one of auto, reference, xla, native, cuda, meanfield"),
+        (("run", "digits", "--sett", "a=b"), "No such option"),
+        (("verify", "no-such-folder"), "does not exist"),
+        (("frobnicate",), "No such command"),
+    ],
+)
+def test_wrong_usage_ends_with_two(arguments: tuple[str, ...], message: str) -> None:
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "data.name=nowhere.npz"), "nowhere.npz"),
+        (("--set", "protocol.n_replicas=inf"), "must be finite for an engine that samples"),
+        (("--set", "data.n_train=99999"), "n_train"),
+    ],
+)
+def test_failures_end_with_one_and_one_line(
+    tiny: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = call("run", tiny, "--out", tmp_path / "run", *arguments)
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (KeyboardInterrupt(), "Interrupted. What was computed is kept"),
+        (OSError(errno.ENOSPC, "No space left on device", "chunk"), "No space left on the disk to write chunk"),
+        (RuntimeError("the store is in use by another run"), "in use by another run"),
+    ],
+)
+def test_what_stops_a_run_is_said_in_a_sentence(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, message: str
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(runner, "run", stop)
+    done = call("run", tiny, "--out", tmp_path / "run")
+    assert done.exit_code == 1
+    assert message in done.stderr
+
+
+def test_long_sampling_is_noted_once_a_reservoir(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_LONG_SECONDS", 0.0)
+    done = call("run", tiny, "--out", tmp_path / "run")
+    assert done.stderr.count("hours with reference. The engine meanfield") == 2
