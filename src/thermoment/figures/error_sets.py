@@ -12,7 +12,7 @@ from matplotlib.patches import Circle, Rectangle
 from thermoment import paper
 from thermoment.analysis import all_orders, model_of
 from thermoment.figures import venn
-from thermoment.figures.style import COLOURS, FAINT, HATCHES, INK, MUTED, STROKES, WIDTH, grid, math_name, panel
+from thermoment.figures.style import COLOURS, FAINT, HATCHES, INK, MUTED, STROKES, WIDTH, darker, grid, math_name, panel
 from thermoment.formatting import FIT_NAMES
 from thermoment.models import FITS, Model
 
@@ -45,8 +45,9 @@ def errors(results: Mapping[str, Any]) -> Figure:
         if row["readout"] == first
     }
     drawn = venn.circles(regions, len(singles)) if regions and len(singles) <= 3 else None
-    if drawn is not None and venn.spots(drawn).keys() >= regions.keys():
-        circles(sets, singles, regions, drawn)
+    spots = venn.spots(drawn) if drawn is not None else {}
+    if drawn is not None and spots.keys() >= regions.keys():
+        circles(sets, singles, regions, drawn, spots)
     else:
         listing(sets, singles, regions)
     panel(sets, "a", "Error sets")
@@ -57,11 +58,17 @@ def errors(results: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def circles(axes: Axes, names: Sequence[str], regions: Mapping[venn.Members, int], drawn: venn.Circles) -> None:
+def circles(
+    axes: Axes,
+    names: Sequence[str],
+    regions: Mapping[venn.Members, int],
+    drawn: venn.Circles,
+    spots: Mapping[venn.Members, venn.Spot],
+) -> None:
     """Two or three sets of wrong samples as circles, every region with its count."""
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
-    reach, spots = drawn.reach, venn.spots(drawn)
+    reach = drawn.reach
     narrow = [m for m, spot in spots.items() if spot.room <= reach * (0.05 + 0.022 * len(str(regions.get(m, 0))))]
     outside = [m for m in narrow if m in regions]  # an empty sliver, which circles cannot avoid, needs no number
     points = [*map(tuple, drawn.centres), *((spots[m].x, spots[m].y) for m in outside)]
@@ -73,7 +80,8 @@ def circles(axes: Axes, names: Sequence[str], regions: Mapping[venn.Members, int
         x, y = places[k]
         side = "right" if x < -0.3 * reach else "left" if x > 0.3 * reach else "center"
         upright = "center" if side != "center" else "top" if y < 0 else "bottom"
-        axes.text(x, y, f"{math_name(names[k])}: {size} wrong", ha=side, va=upright, color=COLOURS[k], fontsize=8.5)
+        name = f"{math_name(names[k])}: {size} wrong"
+        axes.text(x, y, name, ha=side, va=upright, color=darker(COLOURS[k]), fontsize=8.5)
     for members, (x, y) in zip(outside, places[len(names) :], strict=True):
         axes.annotate(
             str(regions[members]), (spots[members].x, spots[members].y), (1.06 * x, 1.06 * y), fontsize=8,
@@ -162,13 +170,13 @@ def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool
             axes.plot([low, high], [y, y], color="white", linewidth=2.2, solid_capstyle="butt")
             axes.plot([low, high], [y, y], color=INK, linewidth=0.9)
             axes.text(limit, y, f" {100 * row['accuracy']:.2f}", va="center", ha="left", fontsize=6.5)
-    for n, model in enumerate(models):
-        correct = paper.correct(model) if published else None
-        if correct is not None:
-            axes.plot(
-                100 * (1 - correct / paper.N_TEST), n, "D", color="white", markeredgecolor=INK, markersize=4.2,
-                markeredgewidth=0.9, label="the paper" if n == 0 else None, zorder=5, linestyle="none",
-            )  # fmt: skip
+    theirs = {n: paper.correct(model) for n, model in enumerate(models)} if published else {}
+    known = {n: 100 * (1 - correct / paper.N_TEST) for n, correct in theirs.items() if correct is not None}
+    if known:
+        axes.plot(
+            list(known.values()), list(known), "D", color="white", markeredgecolor=INK, markersize=4.2,
+            markeredgewidth=0.9, label="the paper", zorder=5, linestyle="none",
+        )  # fmt: skip
     axes.set_yticks(range(len(models)), [short_name(model, models, full) for model in models])
     axes.set_ylim(len(models) - 0.45, -0.55)
     axes.set_xlim(0, limit)

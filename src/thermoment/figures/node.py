@@ -15,9 +15,9 @@ from thermoment.simulation import final_states, sample_paths
 
 Array = NDArray[np.float64]
 
-_REPLICAS, _COPIES = 1024, 16
+REPLICAS, COPIES = 1024, 16
 """A node is copied without coupling: 16384 samples in one block of the reference engine."""
-_PATHS, _RECORDS = 6, 200
+PATHS, _RECORDS = 6, 200
 _MOST_STEPS = 2000
 _BINS = 48
 
@@ -44,12 +44,12 @@ class Node:
         if dt > dynamics.largest_stable_step(drives[-1]) / 20:
             dt = given["dt"]
         clip = math.inf if given["clip"] is None else given["clip"]
-        protocol = Protocol(dt, given["t_final"], _REPLICAS, clip, given["seed"])
+        protocol = Protocol(dt, given["t_final"], REPLICAS, clip, given["seed"])
         return cls(dynamics, protocol, drives)
 
     def states(self) -> Array:
         """x(t_final): (drives, samples)."""
-        x = final_states(self._copies(_COPIES), [[1.0]], self.protocol, engine="reference")[0]
+        x = final_states(self._copies(COPIES), [[1.0]], self.protocol, engine="reference")[0]
         return np.asarray(x.T.reshape(len(self.drives), -1))
 
     def paths(self) -> tuple[Array, Array]:
@@ -97,7 +97,7 @@ def paths(node: Node) -> Figure:
     axes, side = figure.subplots(1, 2, sharey=True, width_ratios=[4, 1], gridspec_kw={"wspace": 0.03})
     edges = np.linspace(x.min(), x.max(), _BINS + 1)
     for k, h in enumerate(node.drives):
-        axes.plot(t, x[k, :_PATHS].T, color=COLOURS[k], linewidth=0.45, alpha=0.55)
+        axes.plot(t, x[k, :PATHS].T, color=COLOURS[k], linewidth=0.45, alpha=0.55)
         axes.plot(t, x[k].mean(axis=0), color=COLOURS[k], linestyle=STROKES[k], linewidth=1.8, label=f"$h = {h:g}$")
         side.hist(
             x[k, :, -1], edges, density=True, orientation="horizontal", histtype="stepfilled",

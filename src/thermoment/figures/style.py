@@ -94,6 +94,11 @@ def grid(axes: Axes, axis: str) -> None:
     axes.grid(axis=axis, color=FAINT, linewidth=0.5)  # type: ignore[arg-type]
 
 
+def darker(colour: str) -> str:
+    """A colour with more black in it, for letters on white."""
+    return "#" + "".join(f"{round(0.7 * int(colour[k : k + 2], 16)):02x}" for k in (1, 3, 5))
+
+
 def math_name(name: str) -> str:
     """A model's name as it is set: "K1+K2" with subscripts; any other name as it is, "$" and all."""
     return "+".join(

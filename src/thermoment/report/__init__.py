@@ -96,7 +96,7 @@ def _run(results: Results) -> dict[str, Any]:
 
 def _tiles(table: findings.Table) -> list[dict[str, Any]]:
     """The three numbers to see first."""
-    fit = table.fits[0]
+    fit = table.main
     best = table.best_single(fit)
     whole = [("All joined", table.joined), ("Averaged logits", table.averaged)]
     if len(table.joined.reservoirs) < 2:

@@ -52,7 +52,7 @@ def _node(results: Results) -> dict[str, Caption]:
 
 def _errors(results: Results) -> Caption:
     table = Table.of(results["accuracy"])
-    fit = table.fits[0]
+    fit = table.main
     singles = [table.rows[m][fit] for m in table.ablation if len(m.reservoirs) == 1 and fit in table.rows[m]]
     sizes = listing([f"{row['model']} {row['total'] - row['correct']}" for row in singles])
     bars = (
@@ -61,9 +61,8 @@ def _errors(results: Results) -> Caption:
     )
     if len(singles) < 2:
         return Caption(f"{bars}.", f"Bar chart of test errors; wrong test samples: {sizes}.")
-    if len(singles) <= 3:
-        sets = "areas of circles and of pairwise overlaps are to scale, and every region carries its count"
-    else:
+    sets = "every combination that occurs, with its count; of circles, areas and pairwise overlaps are to scale"
+    if len(singles) > 3:
         sets = "dots say which reservoirs, bars how many samples exactly these get wrong"
     return Caption(
         f"(a) Test samples that each single reservoir gets wrong ({FIT_NAMES[fit]} readout): {sets}. (b) Jaccard "

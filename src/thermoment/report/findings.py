@@ -54,8 +54,12 @@ class Table:
     @property
     def joined(self) -> Model:
         """The model with most reservoirs that joins all orders in one readout."""
-        whole = [m for m in self.rows if m.fusion == "feature" and m.orders == self.full]
-        return max(whole or self.rows, key=lambda model: len(model.reservoirs))
+        return max(self.ablation or self.rows, key=lambda model: len(model.reservoirs))
+
+    @property
+    def main(self) -> Fit:
+        """The readout that headlines are about: the first that the joined model has."""
+        return next(fit for fit in FITS if fit in self.rows[self.joined])
 
     @property
     def ablation(self) -> list[Model]:
@@ -129,7 +133,7 @@ def compare(results: Results) -> list[Compared]:
 def summary(results: Results) -> list[str]:
     """The run in a few plain sentences, the most important first."""
     table = Table.of(results["accuracy"])
-    fit = table.fits[0]
+    fit = table.main
     sentences = [_headline(table, fit), *_joining(results, table, fit), *_orders(table, fit)]
     return [*sentences, _beside_the_paper(results), *_machine(results)]
 
@@ -151,8 +155,8 @@ def differences(results: Results) -> list[str]:
         outside = [f"{name} ({verdict})" for name, verdict in where if verdict != "inside"]
         tail = f"; outside: {listing(outside)}" if outside else ""
         sentences.append(f"{inside} of the paper's {len(where)} accuracies lie inside {what}{tail}.")
-    higher = sum(row.ours > row.paper for row in compared)
-    sentences.append(f"Ours is higher in {higher} of {len(compared)} and lower in {_lower(compared)}.")
+    higher, lower = sum(row.ours > row.paper for row in compared), sum(row.ours < row.paper for row in compared)
+    sentences.append(f"Ours is higher in {higher} of {len(compared)} and lower in {lower}.")
     return [*sentences, *_shape(results)]
 
 
@@ -171,6 +175,35 @@ def reasons(results: Results) -> list[str]:
         f"A test set of {row['total']} samples alone scatters a count like that of {row['model']} by {scatter:.0f} "
         "samples (one standard deviation).",
     ]
+
+
+def study_summary(results: Results, parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A study in a few plain sentences: the best variant of each readout, and the one nearest to the paper."""
+    seeds = sorted({len(row["correct"]) for variant in results["study"] for row in variant["accuracy"]})
+    sentences = [
+        f"{len(results['study'])} variants of one experiment on {results['dataset']['name']}, each over "
+        f"{listing([str(n) for n in seeds], 'or')} seeds, with the {results['engine']} engine."
+    ]
+    for part in parts:
+        tops = [
+            (cell["mean"], row["variant"], name)
+            for row in part["rows"]
+            for name, cell in zip(part["models"], row["cells"], strict=True)
+            if cell
+        ]
+        mean, variant, name = max(tops, key=lambda top: top[0])
+        sentences.append(
+            f"The highest mean is {percent(mean)}, of {name} in “{variant}” ({FIT_NAMES[part['fit']]} readout)."
+        )
+        near = [row for row in part["rows"] if row["distance"] is not None]
+        if near and part["fit"] == "sgd":
+            nearest = min(near, key=lambda row: row["distance"])
+            inside = f"; {nearest['inside']} of its {nearest['of']} numbers lie inside the range of one more run"
+            sentences.append(
+                f"Nearest to the paper is “{nearest['variant']}”, {100 * nearest['distance']:.2f} points away (root "
+                f"mean square){inside if nearest['inside'] is not None else ''}."
+            )
+    return sentences
 
 
 def n_repeats(results: Results) -> int:
@@ -266,38 +299,5 @@ def _shape(results: Results) -> list[str]:
     return found
 
 
-def _lower(compared: Sequence[Compared]) -> int:
-    return sum(row.ours < row.paper for row in compared)
-
-
 def _any_readout(model: Model) -> Model:
     return replace(model, readout="sgd")
-
-
-def study_summary(results: Results, parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A study in a few plain sentences: the best variant of each readout, and the one nearest to the paper."""
-    seeds = sorted({len(row["correct"]) for variant in results["study"] for row in variant["accuracy"]})
-    sentences = [
-        f"{len(results['study'])} variants of one experiment on {results['dataset']['name']}, each over "
-        f"{listing([str(n) for n in seeds], 'or')} seeds, with the {results['engine']} engine."
-    ]
-    for part in parts:
-        tops = [
-            (cell["mean"], row["variant"], name)
-            for row in part["rows"]
-            for name, cell in zip(part["models"], row["cells"], strict=True)
-            if cell
-        ]
-        mean, variant, name = max(tops, key=lambda top: top[0])
-        sentences.append(
-            f"The highest mean is {percent(mean)}, of {name} in “{variant}” ({FIT_NAMES[part['fit']]} readout)."
-        )
-        near = [row for row in part["rows"] if row["distance"] is not None]
-        if near and part["fit"] == "sgd":
-            nearest = min(near, key=lambda row: row["distance"])
-            inside = f"; {nearest['inside']} of its {nearest['of']} numbers lie inside the range of one more run"
-            sentences.append(
-                f"Nearest to the paper is “{nearest['variant']}”, {100 * nearest['distance']:.2f} points away (root "
-                f"mean square){inside if nearest['inside'] is not None else ''}."
-            )
-    return sentences
