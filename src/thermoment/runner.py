@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment import __version__, classifiers, data, figures, report
+from thermoment import __version__, classifiers, data, figures, report, simulation
 from thermoment.analysis import analyse, summarise
 from thermoment.data import Dataset
 from thermoment.engines import Engine, Task, choose
@@ -32,7 +32,6 @@ from thermoment.projection import train_side_by_side
 from thermoment.reservoir import Reservoir
 from thermoment.run_folder import RESULTS, assemble, check_new, results_text, write_timings
 from thermoment.settings import as_table
-from thermoment.simulation import simulate
 from thermoment.store import SUMS, FeatureStore, damaged, exclusive, identity, keep
 
 Listener = Callable[[str, int, int], None]
@@ -260,24 +259,30 @@ def _features(
     def progress(count: int, _: int) -> None:
         context.listener(f"{engine.name} {name}, images", done + count, total)
 
-    with ThreadPoolExecutor(1) as writer:  # a chunk goes to disk while the next one is computed
-        writing: Future[None] | None = None
-        for number in missing:
-            rows = store.rows(number)
-            ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
-            inputs = _inputs(dataset, rows)
-            moments = simulate(reservoir, inputs, experiment.protocol, engine=engine, sample_ids=ids, progress=progress)
-            if writing is not None:
-                writing.result()
-            writing = writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error)
-            done += len(ids)
-            left = moments.info.seconds / len(ids) * (total - done)
-            if number == missing[0] and left > _LONG_SECONDS and engine.name != "meanfield":
+    def prepare(number: int) -> Task:
+        rows = store.rows(number)
+        ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
+        return simulation.prepare(reservoir, _inputs(dataset, rows), experiment.protocol, ids)
+
+    # While the engine is busy with a chunk, the drives of the next are computed and the last one goes to disk.
+    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
+        prepared = [reader.submit(prepare, number) for number in missing[:1]]
+        written: list[Future[None]] = []
+        for place, number in enumerate(missing):
+            task = prepared.pop().result()
+            prepared += [reader.submit(prepare, following) for following in missing[place + 1 : place + 2]]
+            moments = simulation.run(task, engine=engine, progress=progress)
+            while written:
+                written.pop().result()
+            written.append(writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error))
+            done += task.n_samples
+            left = moments.info.seconds / task.n_samples * (total - done)
+            if place == 0 and left > _LONG_SECONDS and engine.name != "meanfield":
                 context.note(
                     f"The features of {name} will take {left / 3600:.1f} hours with {engine.name}. "
                     "The engine meanfield gives them in minutes, by an approximation that states its error."
                 )
-        if writing is not None:
+        for writing in written:
             writing.result()
 
 
