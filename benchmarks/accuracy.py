@@ -128,6 +128,7 @@ def judged(rows: list[dict[str, Any]]) -> list[str]:
         if row["error"][k] > SEEN * row["resolution"][k]
     ]
     refused = [name(row) for row in rows if row.get("refused")]
+    times = sorted({row["t_final"] for row in solved})
     worst = sorted(seen, reverse=True)[:5]
     ratios = np.array([ratio for ratio, _ in seen] or [0.0])
     return [
@@ -136,6 +137,10 @@ def judged(rows: list[dict[str, Any]]) -> list[str]:
         f"worst, and above 2 times in {(ratios > 2).sum()}. The largest:",
         "",
         *(f"- {ratio:.2f}: {where}" for ratio, where in worst),
+        "",
+        "The largest ratio by time:",
+        "",
+        *(f"- t_final = {t}: {max(ratio for ratio, where in seen if f't_final = {t},' in where):.2f}" for t in times),
         "",
         f"Refused, without self-consistency: {len(refused)} of {len(rows)}"
         + (f" ({'; '.join(refused)})." if refused else "."),
