@@ -18,82 +18,101 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from thermoment.engines.curves import Column, Curves, Shapes, compress, kept
-from thermoment.engines.tables import SQUARES, TOP, Tables
+from thermoment.engines.curves import Column, Shapes, combined, compress, kept
+from thermoment.engines.tables import SQUARES, TYPICAL_COUPLING, Tables
 
 TOLERANCE = 1e-5
 """Self-consistency: another round would move no node's effective drive or field by more than this."""
 MOST_ROUNDS = 100
-# Relative errors that do not matter in what is of first order in the coupling, and of second.
-_FIRST, _SECOND = 1e-4, 1e-3
+# A round that moves by this, or less, changes what is of second order by less than the tolerance.
+_SMALL_STEP = 1e-3
+# Errors that do not matter in the moments and means of a node, and in what the coupling adds to them at
+# s_W = TYPICAL_COUPLING, as parts of the largest moment and mean.
+_ALONE, _COUPLED = 1e-6, 1e-5
+# Relative errors that do not matter in the covariance and memory of a node.
+_SECOND = 1e-3
 ERROR_OF_FIRST, ERROR_OF_SECOND = 4e-3, 1.5
 """Parts of the first and, times k, of the second order that the error is estimated at."""
 
 
-class Law(NamedTuple):
-    """The law of one node at t_final, standardised, to draw replicas from."""
-
-    moments: Curves
-    """of order 1 to 8"""
-    shape: jax.Array
-    """(H, Z)"""
-
-
 class Node(NamedTuple):
-    """What the coupled solution reads of one node."""
+    """What the coupled solution reads of one node at drives h >= 0, as combinations of shapes."""
 
     shapes: Shapes
-    rounds: Curves
-    """mean (r), shift (r), field (K), memory (R); for the mean's modes: square (r Q), rest (r r), by_field (r K),
-    by_memory (r R)"""
-    end: Curves
-    """for each order: M, dM/dh, square (Q), rest (r), by_field (K), by_memory (R)"""
-    law: Law
+    rounds: jax.Array
+    """mean (r), shift (r), field (K), memory (R); for each of the mean's modes: rest (r), square (Q), by_field (K),
+    by_memory (R)"""
+    end: jax.Array
+    """for each order: M, dM/dh, rest (r), square (Q), by_field (K), by_memory (R)"""
     sizes: "Sizes"
 
 
 @jax.tree_util.register_static
 class Sizes(NamedTuple):
-    """Modes, field kernels, reaction kernels."""
+    """The orders of the moments, time modes, products of two of them, field kernels, reaction kernels."""
 
+    orders: tuple[int, ...]
     r: int
+    Q: int
     K: int
     R: int
 
+    @property
+    def beyond(self) -> int:
+        """Fields that act on a node beyond its effective drive."""
+        return self.r + self.Q + self.K + self.R
 
-def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True) -> Node:
-    """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
-    H, r = tables.mean.shape
-    K, R = tables.field.shape[1], tables.memory.shape[1]
-    keep = 1.0 if next_order else 0.0
 
-    def of_mean(table: Any, odd: int, tolerance: float) -> Column:
-        return Column(table.reshape(H, -1), odd, tolerance)
+def node(
+    tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True, modes: int | None = None
+) -> Node:
+    """The tables as JAX arrays for moments of these orders.
 
+    Without `next_order` only the mean field is left. With fewer time `modes` than the tables have, at least two, the
+    solution is faster and coarser.
+    """
+    r = tables.mean.shape[1] if modes is None else modes
+    K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
+    sizes = Sizes(orders, r, len(SQUARES), K, R)
+    mean = tables.mean[:, :r]
+    typical = TYPICAL_COUPLING * np.sqrt((mean**2).mean(axis=0))
+    fields = np.concatenate(
+        [
+            typical,
+            [typical[a] * typical[b] for a, b in SQUARES],
+            TYPICAL_COUPLING**2 * np.abs(tables.field[:, :K]).max(axis=0),
+            TYPICAL_COUPLING**2 * np.abs(tables.memory[:, :R]).max(axis=0),
+        ]
+    )
+    """What rest, square, by_field and by_memory are multiplied by, about."""
+
+    def column(beyond: list[Any], size: float) -> Column:
+        rest, square, by_field, by_memory = beyond
+        values = np.concatenate([rest[:, :r], square, by_field[:, :K], by_memory[:, :R]], axis=1)
+        return Column(values, _COUPLED * size / fields)
+
+    size = np.abs(mean).max()
     rounds = [
-        Column(tables.mean, 1),
-        Column(tables.shift, 0),
-        Column(keep * tables.field, 0, _SECOND),
-        Column(keep * tables.memory, 0, _SECOND),
-        of_mean(tables.mean_square, 1, _SECOND),
-        of_mean(tables.mean_rest, 0, _FIRST),
-        of_mean(tables.mean_by_field, 1, _SECOND),
-        of_mean(tables.mean_by_memory, 1, _SECOND),
+        Column(mean, _ALONE * size),
+        Column(tables.shift[:, :r], _ALONE * size / typical),
+        Column(tables.field[:, :K], _SECOND * np.abs(tables.field[:, :K]).max(axis=0)),
+        Column(tables.memory[:, :R], _SECOND * np.abs(tables.memory[:, :R]).max(axis=0)),
     ]
+    for a in range(r):
+        of_mode = tables.mean_rest, tables.mean_square, tables.mean_by_field, tables.mean_by_memory
+        rounds.append(column([table[:, a] for table in of_mode], size))
     end = []
     for p in orders:
-        odd, even = p % 2, 1 - p % 2
+        M, slope = tables.moments[:, [p - 1]], tables.slope[:, [p - 1]]
+        size = np.abs(M).max()
+        of_order = tables.rest, tables.square, tables.by_field, tables.by_memory
         end += [
-            Column(tables.moments[:, p - 1, None], odd),
-            Column(tables.slope[:, p - 1, None], even, _SECOND),
-            Column(tables.square[:, p - 1], odd, _SECOND),
-            Column(tables.rest[:, p - 1], even, _FIRST),
-            Column(tables.by_field[:, p - 1], odd, _SECOND),
-            Column(tables.by_memory[:, p - 1], odd, _SECOND),
+            Column(M, _ALONE * size),
+            Column(slope, _SECOND * np.abs(slope).max()),
+            column([table[:, p - 1] for table in of_order], size),
         ]
-    law = [Column(tables.shape_moments[:, [p - 1]], p % 2, _FIRST) for p in range(1, TOP + 1)]
-    shapes, curves = compress(tables.h, tables.scale.item(), [rounds, end, law], dtype)
-    return Node(shapes, curves[0], curves[1], Law(curves[2], jnp.asarray(tables.shape.astype(dtype))), Sizes(r, K, R))
+    shapes, (rounds_, end_) = compress(tables.h, tables.scale.item(), [rounds, end], dtype)
+    return Node(shapes, rounds_, end_, sizes)
 
 
 def moments_of_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
@@ -123,27 +142,22 @@ def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
     the mean of its neighbours, once more times k and dM_p/dM_1. The modes leave out a few thousandths of the first
     order. Factors from the scan in docs/accuracy.md.
     """
-    r, K, R = node.sizes
-    state = effective_drive(h, W, node)
-    drive, g = state[0], state[1:]
-    shapes = kept(node.shapes(drive))
-    kernels = Curves(*(part[2 * r : 2 * r + K + R] for part in node.rounds))
-    field, memory = _split(kernels(shapes, drive), (K, R))
-    q, o = kept(_second_order(field, memory, W))
-    lengths = (1, 1, len(SQUARES), r, K, R)
-    table = kept(node.end(shapes, drive))
-    products = _products(g)
+    sizes = node.sizes
+    drive, g, q_and_o = _split_state(effective_drive(h, W, node), node)
+    sign = _sign(drive)
+    fields = _fields(sign * g, q_and_o)
+    table = kept(combined(node.end, node.shapes(sign * drive)))
     moments: list[jax.Array] = []
     first: Any = []
     second: Any = []
     slopes: Any = []
-    for part in jnp.split(table, len(table) // sum(lengths)):
-        M, slope, square, rest, by_field, by_memory = _split(part, lengths)
-        beyond = _sum(square, products) + _sum(rest, g) + _sum(by_field, q) + _sum(by_memory, o)
-        moments.append(M[0] + beyond)
-        first.append(slope[0] * (drive - h))
-        second.append(beyond)
-        slopes.append(slope[0])
+    for p, part in zip(sizes.orders, jnp.split(table, len(sizes.orders)), strict=True):
+        M, slope, *beyond = part
+        of_second = _sum(beyond, fields)
+        moments.append(sign**p * (M + of_second))
+        first.append(slope * (drive - h))
+        second.append(of_second)
+        slopes.append(slope)
     k2 = _couple(W * W, slopes[0] ** 2).mean(axis=-1, keepdims=True)
     first, second, slopes = ((jnp.stack(part, axis=1) ** 2).mean(axis=-1) for part in (first, second, slopes))
     passed_on = k2 * second[:, :1] * slopes / slopes[:, :1]
@@ -152,7 +166,10 @@ def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
 
 
 def effective_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
-    """The self-consistent (h', g_1..g_r): (1 + r, S, N); NaN for a sample that does not converge."""
+    """The self-consistent (h', g_1..g_r, q_1..q_K, o_1..o_R): (1 + r + K + R, S, N).
+
+    NaN for a sample that does not converge.
+    """
     return _fixed_point(h, W, node)
 
 
@@ -161,44 +178,54 @@ def _couple(W: jax.Array, a: jax.Array) -> jax.Array:
     return jnp.dot(a.reshape(-1, a.shape[-1]), W.T, precision=lax.Precision.HIGHEST).reshape(a.shape)
 
 
-def _products(g: jax.Array) -> jax.Array:
-    """g_a g_b for the pairs in `SQUARES`: (Q, S, N)."""
-    return jnp.stack([g[a] * g[b] for a, b in SQUARES])
+def _sign(h: jax.Array) -> jax.Array:
+    """1 or -1: a node at -h is the mirror image of one at h. Nowhere 0, so that |h| = sign * h has a slope at 0."""
+    return jnp.where(h < 0, -1, 1).astype(h.dtype)
 
 
-def _second_order(field: jax.Array, memory: jax.Array, W: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """q and o: (K, S, N), (R, S, N) from the covariance and memory of all nodes."""
-    return _couple(W * W, field), _couple(W * W.T, memory)
+def _split_state(state: jax.Array, node: Node) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """h', g, and q with o."""
+    r = node.sizes.r
+    return state[0], state[1 : 1 + r], state[1 + r :]
 
 
-def _sum(table: jax.Array, fields: jax.Array) -> jax.Array:
+def _fields(g: jax.Array, q_and_o: jax.Array) -> list[jax.Array]:
+    """What acts on a node beyond its effective drive: g_a, their products in the order of `SQUARES`, q_k, o_k."""
+    return [*g, *(g[a] * g[b] for a, b in SQUARES), *q_and_o]
+
+
+def _sum(table: Any, fields: list[jax.Array]) -> jax.Array:
     """sum_k table_k fields_k, written out: XLA on the CPU vectorises this, and not a reduction over a short axis."""
-    total = table[0] * fields[0]
-    for k in range(1, len(fields)):
-        total = total + table[k] * fields[k]
+    total: jax.Array = table[0] * fields[0]
+    for curve, field in zip(table[1:], fields[1:], strict=True):
+        total = total + curve * field
     return total
 
 
-def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> jax.Array:
-    """One round of self-consistency: (h', g) to (h', g)."""
-    r, K, R = node.sizes
-    g = state[1:]
-    table = kept(node.rounds(node.shapes(state[0]), state[0]))
-    mean, shift, field, memory, square, rest, by_field, by_memory = _split(
-        table, (r, r, K, R, r * len(SQUARES), r * r, r * K, r * R)
-    )
-    q, o = kept(_second_order(field, memory, W))
-    products = _products(g)
+def _leading(h: jax.Array, W: jax.Array, node: Node, drive: jax.Array, beyond: Any, q_and_o: jax.Array) -> jax.Array:
+    """The state from the means of uncoupled nodes at `drive`, and what is beyond them (r, S, N)."""
+    r, sign = node.sizes.r, _sign(drive)
+    mean, shift = _split(kept(combined(node.rounds[: 2 * r], node.shapes(sign * drive))), (r, r))
+    return _state(h, W, sign * mean + beyond, shift, q_and_o)
 
-    def mean_on(a: int) -> jax.Array:
-        def part(table: jax.Array) -> jax.Array:
-            return table[a * len(table) // r : (a + 1) * len(table) // r]
 
-        second = _sum(part(square), products) + _sum(part(by_field), q) + _sum(part(by_memory), o)
-        return mean[a] + _sum(part(rest), g) + second
+def _state(h: jax.Array, W: jax.Array, mean: jax.Array, shift: jax.Array, q_and_o: jax.Array) -> jax.Array:
+    """h', g, q and o, from the means of all nodes."""
+    g = kept(_couple(W, mean))
+    return jnp.concatenate([(h + _sum(shift, list(g)))[None], g, q_and_o])
 
-    g = kept(_couple(W, jnp.stack([mean_on(a) for a in range(r)])))
-    return jnp.concatenate([(h + _sum(shift, g))[None], g])
+
+def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One round of self-consistency: state to state, and what is beyond the means of uncoupled nodes."""
+    r, K, R = node.sizes.r, node.sizes.K, node.sizes.R
+    drive, g, _ = _split_state(state, node)
+    sign = _sign(drive)
+    table = kept(combined(node.rounds, node.shapes(sign * drive)))
+    mean, shift, field, memory, *tables = _split(table, (r, r, K, R, *(r * [node.sizes.beyond])))
+    q_and_o = kept(jnp.concatenate([_couple(W * W, field), _couple(W * W.T, memory)]))
+    fields = _fields(sign * g, q_and_o)
+    beyond = kept(jnp.stack([sign * _sum(tables[a], fields) for a in range(r)]))
+    return _state(h, W, sign * mean + beyond, shift, q_and_o), beyond
 
 
 def _split(table: jax.Array, lengths: tuple[int, ...]) -> list[jax.Array]:
@@ -206,38 +233,39 @@ def _split(table: jax.Array, lengths: tuple[int, ...]) -> list[jax.Array]:
     return [table[end - n : end] for n, end in zip(lengths, ends, strict=True)]
 
 
-def _iterate(step: Any, start: jax.Array) -> jax.Array:
-    """step(step(...(start))) until no sample moves by more than the tolerance. Axis 1 of the state counts samples.
+def _iterate(steps: Any, start: jax.Array, most: float = np.inf, rows: int | None = None) -> jax.Array:
+    """Repeats two steps, steps(state) = (after one, after two), until a third would not move a sample any more.
 
-    A sample that has converged is left alone, so what becomes of it does not depend on the others. NaN otherwise.
+    Two steps shrink by a steady factor, so they tell the third: by the second squared over the first. That is believed
+    where the first is at most `most`. Only the leading `rows` of the state are judged. A sample that has converged is
+    left alone, so what becomes of it does not depend on the others; one that does not is NaN. Axis 1 counts samples.
     """
 
     def body(carry: Any) -> Any:
-        state, moving, before, n = carry
-        new = jnp.where(moving[:, None], step(state), state)
-        moved = jnp.abs(new - state).max(axis=(0, 2))
-        # Rounds shrink by a steady factor, so this one and the one before tell the next: moved^2 / before.
-        still = ~((moved <= TOLERANCE) | (moved * moved <= TOLERANCE * before))
-        return new, moving & still, moved, n + 1
+        state, moving, n = carry
+        one, two = steps(state)
+        first, second = (jnp.abs(new - old)[:rows].max(axis=(0, 2)) for new, old in ((one, state), (two, one)))
+        still = ~((second <= TOLERANCE) | ((second * second <= TOLERANCE * first) & (first <= most)))
+        return jnp.where(moving[:, None], two, state), moving & still, n + 2
 
     def going(carry: Any) -> Any:
-        _, moving, _, n = carry
+        _, moving, n = carry
         return moving.any() & (n < MOST_ROUNDS)
 
-    samples = start.shape[1]
-    begin = (start, jnp.ones(samples, bool), jnp.zeros(samples, start.dtype), 0)
-    state, moving, _, _ = lax.while_loop(going, body, begin)
+    state, moving, _ = lax.while_loop(going, body, (start, jnp.ones(start.shape[1], bool), 0))
     return jnp.where(moving[:, None], jnp.nan, state)
 
 
 @partial(jax.custom_vjp)
 def _fixed_point(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
-    # Nearly a round for a third of its cost: the field of the uncoupled nodes.
-    r = node.sizes.r
-    leading = Curves(*(part[: 2 * r] for part in node.rounds))
-    mean, shift = _split(kept(leading(node.shapes(h), h)), (r, r))
-    g = kept(_couple(W, mean))
-    return _iterate(partial(_round, h, W, node), jnp.concatenate([(h + _sum(shift, g))[None], g]))
+    def steps(state: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # The second keeps what is beyond the leading order, for less than half the cost of the first.
+        one, beyond = _round(h, W, node, state)
+        drive, _, q_and_o = _split_state(one, node)
+        return one, _leading(h, W, node, drive, beyond, q_and_o)
+
+    none = jnp.zeros((node.sizes.K + node.sizes.R, *h.shape), h.dtype)
+    return _iterate(steps, _leading(h, W, node, h, 0.0, none), _SMALL_STEP, rows=1 + node.sizes.r)
 
 
 def _forward(h: jax.Array, W: jax.Array, node: Node) -> tuple[jax.Array, Any]:
@@ -248,10 +276,15 @@ def _forward(h: jax.Array, W: jax.Array, node: Node) -> tuple[jax.Array, Any]:
 def _backward(kept: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, None]:
     """state = round(state): lambda = cotangent + J^T lambda, then through h and W once."""
     h, W, node, state = kept
-    _, back = jax.vjp(lambda state: _round(h, W, node, state), state)
+    _, back = jax.vjp(lambda state: _round(h, W, node, state)[0], state)
     size = jnp.maximum(jnp.abs(cotangent).max(), 1e-30)
-    adjoint = _iterate(lambda v: cotangent / size + back(v)[0], cotangent / size) * size
-    _, through = jax.vjp(lambda h, W: _round(h, W, node, state), h, W)
+
+    def steps(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        one = cotangent / size + back(v)[0]
+        return one, cotangent / size + back(one)[0]
+
+    adjoint = _iterate(steps, cotangent / size) * size
+    _, through = jax.vjp(lambda h, W: _round(h, W, node, state)[0], h, W)
     return *through(adjoint), None
 
 

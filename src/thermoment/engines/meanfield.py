@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment.engines import Array, Outcome, Report, Task, cores
-from thermoment.engines.coupled import MOST_ROUNDS, Node, Solution, node, solution
-from thermoment.engines.finite import fluctuation
+from thermoment.engines.coupled import MOST_ROUNDS, Solution, node, solution
+from thermoment.engines.finite import Law, fluctuation, law
 from thermoment.engines.tables import RANGES, tables
 from thermoment.noise import round_keys
 from thermoment.physics import Dynamics
 from thermoment.validation import invalid
 
 # Nodes of all samples solved together: on a CPU a chunk's arrays should stay in its cache.
-_CHUNK_ON_CPU, _CHUNK = 2**13, 2**20
+_CHUNK_ON_CPU, _CHUNK = 2**14, 2**20
 # Of an error estimate beyond this part of the nodes' spread the user is warned: sampling 1/0.02^2 = 2500 replicas
 # does as well.
 _TOLERATED = 0.02
@@ -63,21 +64,19 @@ class MeanField:
             raise invalid("clip", f"be at least {outermost:.3g}, beyond all nodes: the meanfield engine has none", clip)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        orders = task.protocol.orders
-        raw = np.empty((task.n_samples, len(orders), task.n_nodes))
-        squared = np.zeros(len(orders))
-        spread = 0.0
-        done = 0
-        for part, found in self._chunks(task):
-            wanted = [_orders(task).index(p) for p in orders]
-            raw[part] = found.moments[:, wanted]
-            squared += found.error[:, wanted].sum(axis=0)
-            spread += float((found.moments[:, 1] - found.moments[:, 0] ** 2).clip(0).mean(axis=-1).sum())
-            done += len(part)
-            report(done)
-        size = np.sqrt((raw**2).mean(axis=(0, 2)))
-        error = np.sqrt(squared / task.n_samples) + _TABLES * size
-        spread = math.sqrt(spread / task.n_samples)
+        orders, S = task.protocol.orders, task.n_samples
+        raw = np.empty((S, len(orders), task.n_nodes))
+        solved: list[_Part] = []
+        ranges = _ranges(task)
+        for number, h_max in enumerate(RANGES):
+            which = np.flatnonzero(ranges == number)
+            for part in self._parts(task, which, h_max, raw) if which.size else ():
+                # Samples whose nodes are driven beyond these tables by the others go to the next.
+                ranges[part.beyond] += 1
+                solved.append(part)
+                report(sum(one.samples for one in solved))
+        error = np.sqrt(sum(one.error for one in solved) / S) + _TABLES * np.sqrt(sum(one.square for one in solved) / S)
+        spread = math.sqrt(sum(one.variance for one in solved) / S)
         if float(error[0]) > _TOLERATED * spread ** orders[0]:
             warnings.warn(
                 f"The coupling is strong for the meanfield engine: its error in m_{orders[0]} is estimated at "
@@ -87,39 +86,79 @@ class MeanField:
             )
         return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)})
 
-    def _chunks(self, task: Task) -> Iterator[tuple[NDArray[np.intp], Solution]]:
-        """Solves the task in chunks of one shape: the samples of each, and what was found for them."""
+    def _parts(self, task: Task, which: NDArray[np.intp], h_max: float, raw: Array) -> Iterator["_Part"]:
+        """Solves the samples `which` in chunks of one shape, with the tables up to `h_max`; moments go to `raw`."""
         on_cpu = jax.local_devices()[0].platform == "cpu"
         rows = max(1, (_CHUNK_ON_CPU if on_cpu else _CHUNK) // task.n_nodes)
-        ranges, orders = _ranges(task), _orders(task)
+        table = tables(task.dynamics, task.protocol.t_final, h_max)
         # Everything keeps the dtype asked for, but the draws need 64-bit integers.
         with jax.enable_x64(True):
             W = jnp.asarray(task.W.astype(self.dtype))
+            one_node = node(table, _orders(task), self.dtype, self.next_order)
+            one_law = law(table, self.dtype) if task.protocol.n_replicas != math.inf else None
             keys = jnp.asarray(round_keys(task.protocol.seed, task.stream))
 
-        def one(job: tuple[NDArray[np.intp], Node]) -> tuple[NDArray[np.intp], Solution]:
-            part, one_node = job
+        def one(samples: NDArray[np.intp]) -> _Part:
             h = np.zeros((rows, task.n_nodes), self.dtype)
-            h[: len(part)] = task.drive[part]
+            h[: len(samples)] = task.drive[samples]
             ids = np.zeros(rows, np.uint64)
-            ids[: len(part)] = task.sample_ids[part]
+            ids[: len(samples)] = task.sample_ids[samples]
             with jax.enable_x64(True):  # the setting belongs to the thread
                 found = _solve(h, W, one_node)
-                if task.protocol.n_replicas != math.inf:
-                    found = _finite(found, one_node, ids, keys, np.uint32(task.n_replicas), orders)
-                found = Solution(*(array[: len(part)] for array in jax.device_get(found)))
-            _check_solution(found)
-            return part, found
+                if one_law is not None:
+                    found = _finite(found, one_node.sizes.orders, one_law, ids, keys, np.uint32(task.n_replicas))
+                chunk = jax.device_get(_summed(found, one_node.sizes.orders, task.protocol.orders))
+            return _keep(_Chunk(*(array[: len(samples)] for array in chunk)), samples, h_max, raw)
 
-        jobs = []
-        for h_max in np.unique(ranges):
-            table = tables(task.dynamics, task.protocol.t_final, float(h_max))
-            with jax.enable_x64(True):
-                one_node = node(table, orders, self.dtype, self.next_order)
-            which = np.flatnonzero(ranges == h_max)
-            jobs += [(part, one_node) for part in np.split(which, range(rows, len(which), rows))]
+        chunks = np.split(which, range(rows, len(which), rows))
         with ThreadPoolExecutor(cores() if on_cpu else 2) as pool:
-            yield from pool.map(one, jobs)
+            yield from pool.map(one, chunks)
+
+
+class _Chunk(NamedTuple):
+    """What is read of a chunk's solution. Means are over its nodes."""
+
+    moments: Any
+    """(S, len(orders), N)"""
+    strongest: Any
+    """largest effective drive: (S,)"""
+    error: Any
+    """estimated mean square error: (S, len(orders))"""
+    square: Any
+    """mean square of the moments: (S, len(orders))"""
+    variance: Any
+    """mean variance of the nodes: (S,)"""
+
+
+class _Part(NamedTuple):
+    """What is kept of a chunk beside its moments; sums over its samples."""
+
+    samples: int
+    beyond: NDArray[np.intp]
+    """samples that are left to the next tables"""
+    error: Any
+    square: Any
+    variance: float
+
+
+def _keep(chunk: _Chunk, samples: NDArray[np.intp], h_max: float, raw: Array) -> _Part:
+    """Checks a chunk and writes its moments to their place."""
+    if not np.isfinite(chunk.square).all():
+        raise RuntimeError(
+            "The coupling is too strong for the meanfield engine: its self-consistency did not converge in "
+            f"{MOST_ROUNDS} rounds. Sample instead, for example with engine='xla'."
+        )
+    good = chunk.strongest <= 1.02 * h_max
+    if h_max == RANGES[-1] and not good.all():
+        raise RuntimeError(
+            f"The coupling drives a node to {chunk.strongest.max():.4g}, beyond the {RANGES[-1]} of the meanfield "
+            "engine. Sample instead, for example with engine='xla'."
+        )
+    raw[samples] = chunk.moments
+    error, square, variance = (
+        part[good].sum(axis=0, dtype=np.float64) for part in (chunk.error, chunk.square, chunk.variance)
+    )
+    return _Part(int(good.sum()), samples[~good], error, square, float(variance))
 
 
 def _orders(task: Task) -> tuple[int, ...]:
@@ -134,25 +173,11 @@ def _outermost(dynamics: Dynamics, h: float) -> float:
     return x + 6 * math.sqrt(dynamics.kT / stiffness)
 
 
-def _ranges(task: Task) -> Array:
-    """The range of tables for each sample, from its own drive alone: (S,)."""
+def _ranges(task: Task) -> NDArray[np.intp]:
+    """Which of `RANGES` each sample begins with, from its own drive alone: (S,)."""
     strongest = np.abs(task.drive).max(axis=1)
     field = np.sqrt((task.W**2).sum(axis=1).max()) * task.dynamics.stationary_point(strongest)
-    found = np.searchsorted(RANGES, strongest + 2 * field)
-    return np.asarray(np.array(RANGES)[np.minimum(found, len(RANGES) - 1)])
-
-
-def _check_solution(found: Solution) -> None:
-    if not np.isfinite(found.moments).all():
-        raise RuntimeError(
-            "The coupling is too strong for the meanfield engine: its self-consistency did not converge in "
-            f"{MOST_ROUNDS} rounds. Sample instead, for example with engine='xla'."
-        )
-    if np.abs(found.drive).max() > 1.02 * RANGES[-1]:
-        raise RuntimeError(
-            f"The coupling drives a node to {np.abs(found.drive).max():.4g}, beyond the {RANGES[-1]} of the "
-            "meanfield engine. Sample instead, for example with engine='xla'."
-        )
+    return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1))
 
 
 _solve = jax.jit(solution)
@@ -160,9 +185,19 @@ _solve = jax.jit(solution)
 
 @partial(jax.jit, static_argnames="orders")
 def _finite(
-    found: Solution, one: Node, ids: jax.Array, keys: jax.Array, n_replicas: jax.Array, orders: tuple[int, ...]
+    found: Solution, orders: tuple[int, ...], law: Law, ids: jax.Array, keys: jax.Array, n_replicas: jax.Array
 ) -> Solution:
     """The solution with the fluctuation of finitely many replicas."""
     mean, second = found.moments[:, 0], found.moments[:, 1]
-    noise = fluctuation(found.drive, mean, second, orders, one, ids, keys, n_replicas)
+    noise = fluctuation(found.drive, mean, second, orders, law, ids, keys, n_replicas)
     return found._replace(moments=found.moments + noise)
+
+
+@partial(jax.jit, static_argnames=("orders", "wanted"))
+def _summed(found: Solution, orders: tuple[int, ...], wanted: tuple[int, ...]) -> _Chunk:
+    """What is read of the solution, for the orders that are wanted."""
+    columns = [orders.index(p) for p in wanted]
+    moments, error = (jnp.stack([part[:, k] for k in columns], axis=1) for part in (found.moments, found.error))
+    variance = jnp.maximum(found.moments[:, 1] - found.moments[:, 0] ** 2, 0)
+    strongest = jnp.abs(found.drive).max(axis=-1)
+    return _Chunk(moments, strongest, error, (moments**2).mean(axis=-1), variance.mean(axis=-1))

@@ -36,7 +36,7 @@ from thermoment.physics import Dynamics
 
 Array = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2
 """Raised whenever a table changes for the same arguments."""
 RANGES = (20.0, 100.0)
 """Largest drives that tables are made for."""
@@ -47,7 +47,7 @@ _SCOUTS = 12
 """Drives from which the modes and kernels are found."""
 _ENRICHMENT = (2, 4, 6)
 """Time modes kept after each round of adding responses; the last is r."""
-_TYPICAL_COUPLING = 0.5
+TYPICAL_COUPLING = 0.5
 """s_W at which responses are weighed against means in the choice of modes."""
 _SQUARES = 2
 """Leading modes whose second-order response is kept."""
@@ -103,8 +103,6 @@ class Tables:
     """(H, r, R)"""
     shape: Array
     """(x - M_1) / sqrt(variance) at t_final as a function of a standard normal at `NORMALS`: (H, Z)"""
-    shape_moments: Array
-    """its moments of order 1 to 8: 0, 1, skewness, ...: (H, 8)"""
     missed: Array
     """rms over time of the part of <x(t)> outside the modes: (H,)"""
 
@@ -200,7 +198,7 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
     w, constant = weights(t), np.ones((1, len(t)))
     phi = _orthonormal(means, w, 1)
     for count in _ENRICHMENT:
-        sizes = _TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
+        sizes = TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
         responses = np.array([law.mean_response.T * sizes[:, None] for law in laws(phi)]).reshape(-1, len(t))
         phi = _orthonormal(np.concatenate([means, responses]), w, count)
     rest = memories - memories @ (w * phi).T @ phi
@@ -251,22 +249,23 @@ def _shapes(quantiles: Array, moments: Array) -> Array:
     """Standardised quantiles: (H, Z). A narrow density in full flight is resolved in its moments but not in its shape:
     where the skewness shows it, the shape is a Gaussian's bent to the right skewness (Cornish and Fisher).
     """
-    shape = _standardised(quantiles)
+    shape = standardised(quantiles)
     m1, m2, m3 = moments[:, :3].T
     skewness = (m3 - 3 * m1 * m2 + 2 * m1**3) / (m2 - m1**2) ** 1.5
-    off = np.abs(_shape_moments(shape)[:, 2] - skewness) > 0.02 * (1 + np.abs(skewness))
+    off = np.abs(shape_moments(shape)[:, 2] - skewness) > 0.02 * (1 + np.abs(skewness))
     bent = NORMALS + skewness[:, None] / 6 * (NORMALS**2 - 1)
-    return np.where(off[:, None], _standardised(bent), shape)
+    return np.where(off[:, None], standardised(bent), shape)
 
 
-def _standardised(shape: Array) -> Array:
+def standardised(shape: Array) -> Array:
+    """Laws (H, Z) with mean 0 and variance 1 over a standard normal."""
     for _ in range(2):  # to rounding: the second removes what the first left
-        first, second = _shape_moments(shape)[:, :2].T
+        first, second = shape_moments(shape)[:, :2].T
         shape = (shape - first[:, None]) / np.sqrt(second - first**2)[:, None]
     return shape
 
 
-def _shape_moments(shape: Array) -> Array:
+def shape_moments(shape: Array) -> Array:
     """Moments of order 1 to 8 of rows of a table read linearly between `NORMALS`, over a standard normal: (H, 8)."""
     # Gauss-Legendre inside each interval: exact but for the normal density, which is smooth.
     nodes, weight = np.polynomial.legendre.leggauss(5)
@@ -275,7 +274,11 @@ def _shape_moments(shape: Array) -> Array:
     mass = weight / 2 * np.exp(-(z**2) / 2) * np.diff(NORMALS)[:, None]
     mass = mass / mass.sum()
     y = shape[:, :-1, None] * (1 - f) + shape[:, 1:, None] * f
-    return np.stack([np.einsum("hzf,zf->h", y**p, mass) for p in range(1, TOP + 1)], axis=1)
+    power, moments = mass, []
+    for _ in range(TOP):
+        power = power * y
+        moments.append(power.sum(axis=(1, 2)))
+    return np.stack(moments, axis=1)
 
 
 def _leading(kernels: Array, count: int) -> Array:
@@ -314,7 +317,6 @@ def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: 
     shift = response[:, 0] / slope[:, :1]
     n = len(_PAIRS)
 
-    shape = _shapes(found["quantiles"], found["moments"])
     return Tables(
         scale=scale,
         h=h,
@@ -334,7 +336,6 @@ def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: 
         mean_square=_squares(found["mean_second"], shift),
         mean_by_field=found["mean_second"][..., n:],
         mean_by_memory=found["mean_reaction"],
-        shape=shape,
-        shape_moments=_shape_moments(shape),
+        shape=_shapes(found["quantiles"], found["moments"]),
         missed=np.sqrt(found["missed"]),
     )
