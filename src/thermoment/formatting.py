@@ -1,0 +1,55 @@
+"""How numbers are written for people: per cents, intervals, differences, probabilities."""
+
+from collections.abc import Sequence
+
+FIT_NAMES = {"sgd": "SGD", "converged": "Converged"}
+"""What the readouts are called."""
+MINUS = "\N{MINUS SIGN}"
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def percent(share: float) -> str:
+    """0.9695 as "96.95 %"."""
+    return f"{100 * share:.2f}\N{NO-BREAK SPACE}%"
+
+
+def percents(interval: Sequence[float]) -> str:
+    """(0.9659, 0.9727) as "96.59 to 97.27"."""
+    return " to ".join(f"{100 * end:.2f}" for end in interval)
+
+
+def points(difference: float) -> str:
+    """0.0013 as "+0.13": percentage points, with their sign."""
+    return signed(f"{100 * difference:+.2f}")
+
+
+def points_interval(interval: Sequence[float]) -> str:
+    """(-0.0009, 0.0035) as "-0.09 to +0.35" with a true minus."""
+    return " to ".join(points(end) for end in interval)
+
+
+def probability(p: float) -> str:
+    """0.2792 as it is; below a thousandth as "1.3 × 10⁻⁹"."""
+    if p >= 0.001:
+        return f"{p:.4f}"
+    if p < 1e-300:
+        return "below 10" + "-300".translate(_SUPERSCRIPTS)
+    return scientific(p)
+
+
+def scientific(value: float) -> str:
+    """0.00044 as "4.4 × 10⁻⁴"."""
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa} \N{MULTIPLICATION SIGN} 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def signed(number: str) -> str:
+    """A number's text with a true minus sign; a zero has none."""
+    if not number.strip("+-0."):
+        return number.lstrip("+-")
+    return number.replace("-", MINUS)
+
+
+def listing(words: Sequence[str], last: str = "and") -> str:
+    """("a", "b", "c") as "a, b and c"."""
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
