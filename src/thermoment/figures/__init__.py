@@ -41,6 +41,6 @@ def _figures(results: Mapping[str, Any]) -> dict[str, Any]:
     figures["errors"] = lambda: errors(results)
     if len(results["settings"]["reservoirs"]) > 1:
         figures["fusion"] = lambda: fusion(results)
-    if results.get("repeats"):
+    if any(len(row["correct"]) > 1 for row in results.get("repeats") or ()):
         figures["repeats"] = lambda: repeats(results)
     return figures

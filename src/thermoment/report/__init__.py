@@ -70,13 +70,13 @@ def page(results: Results, images: dict[str, str]) -> str:
 
 def _run(results: Results) -> dict[str, Any]:
     table = findings.Table.of(results["accuracy"])
-    compared = findings.compare(results)
+    compared, tables = findings.compare(results), run_tables(results)
     sections = {
         "summary": "In short",
         "accuracy": "Accuracy",
         "together": "Errors in common" if results["mcnemar"] or results["jaccard"] else None,
         "paper": "Beside the paper" if compared else None,
-        "seeds": "Over seeds" if results.get("repeats") else None,
+        "seeds": "Over seeds" if tables["seeds"] else None,
         "machine": "The machine",
         "settings": "Settings",
         "again": "Run, check, cite",
@@ -88,7 +88,7 @@ def _run(results: Results) -> dict[str, Any]:
         "reasons": findings.reasons(results),
         "compared": compared,
         "table": table,
-        "tables": run_tables(results, beside=bool(compared)),
+        "tables": tables,
         "tiles": _tiles(table),
         "n_repeats": findings.n_repeats(results),
     }

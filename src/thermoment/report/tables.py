@@ -8,7 +8,7 @@ from thermoment import paper
 from thermoment.analysis import all_orders, label, model_of
 from thermoment.formatting import FIT_NAMES, probability
 from thermoment.models import FITS, Fit, Model
-from thermoment.report.findings import Results, Row, Table, place
+from thermoment.report.findings import Results, Row, Table, compare, place
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Group:
     paper: int | None = None
 
 
-def run_tables(results: Results, beside: bool) -> dict[str, Any]:
-    """All tables of a run, by the name the template calls them; `beside` puts the paper's numbers in."""
-    table = Table.of(results["accuracy"])
+def run_tables(results: Results) -> dict[str, Any]:
+    """All tables of a run, by the name the template calls them."""
+    table, beside = Table.of(results["accuracy"]), bool(compare(results))
     sizes = {reservoir["name"]: reservoir["n_nodes"] for reservoir in results["settings"]["reservoirs"]}
     lines = {model: _line(table, model, sizes, beside) for model in table.rows}
     return {
@@ -193,7 +193,7 @@ def _regions(results: Results, fits: Sequence[Fit]) -> list[dict[str, Any]]:
 
 
 def _seeds(repeats: Sequence[Row], beside: bool) -> list[Group]:
-    if not repeats:
+    if not any(len(row["correct"]) > 1 for row in repeats):
         return []
     table = Table.of(repeats)
     return [
