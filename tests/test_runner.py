@@ -78,7 +78,7 @@ class Heard:
     def __init__(self) -> None:
         self.done: dict[str, int] = {}
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(self, what: str, done: int, total: int, _: str = "", /) -> None:
         self.done[what] = done
 
 

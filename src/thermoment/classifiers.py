@@ -1,16 +1,18 @@
 """All models of an experiment fitted to stored features: their readouts, and what they predict on the test images."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment.context import Listener
 from thermoment.data import Dataset
 from thermoment.files import write_whole
-from thermoment.models import Model, paper_models
+from thermoment.models import Fit, Model, paper_models
 from thermoment.readout import Readout, Sgd, average_logits, classes, fit_converged, fit_sgd
 from thermoment.store import FeatureStore
 
@@ -26,7 +28,7 @@ def fit(
     sgd: Sgd,
     *,
     converged: bool,
-    listener: Callable[[str, int, int], None],
+    listener: Listener,
 ) -> dict[Model, Readout]:
     """A readout for every model that joins features, by SGD and, if asked, to convergence."""
     features = joined(stores, slice(0, dataset.n_train))
@@ -61,6 +63,29 @@ def predict(fitted: Mapping[Model, Readout], stores: Stores, dataset: Dataset) -
                 blocks = [features[:, columns(single, stores)] for single in singles]
                 predictions[model] = classes(average_logits([fitted[single] for single in singles], blocks))
     return predictions
+
+
+def heads(trained: Mapping[tuple[str, ...], Readout], orders: tuple[int, ...]) -> dict[Model, Readout]:
+    """The heads that reservoirs were trained with, by their models."""
+    return {Model(names, orders, "feature", "trained"): head for names, head in trained.items()}
+
+
+def predict_trained(heads: Mapping[Model, Readout], blocks: Mapping[str, NDArray[Any]], readout: Fit) -> Predictions:
+    """Classes by heads as trained on each reservoir's features, and by the averaged logits of heads of one each."""
+    logits = {
+        model: head.logits(np.concatenate([blocks[name] for name in model.reservoirs], axis=1))
+        for model, head in heads.items()
+    }
+    found = {replace(model, readout=readout): classes(z) for model, z in logits.items()}
+    if len(heads) > 1:
+        together = Model(tuple(blocks), next(iter(heads)).orders, "logit", readout)
+        found[together] = classes(np.mean(list(logits.values()), axis=0))
+    return found
+
+
+def blocks(stores: Stores, dataset: Dataset) -> dict[str, NDArray[np.float32]]:
+    """Every reservoir's features of the test images."""
+    return {name: store.features(slice(dataset.n_train, None)) for name, store in stores.items()}
 
 
 def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:

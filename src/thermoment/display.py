@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-Listener = Callable[[str, int, int], None]
+from thermoment.context import Listener
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -22,16 +22,17 @@ def progress() -> Iterator[Listener]:
     if not console.is_terminal:
         yield _lines()
         return
-    rate = TextColumn("{task.fields[rate]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    speed = TextColumn("{task.fields[rate]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
     with Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
         starts: dict[str, float] = {}
 
-        def show(what: str, done: int, total: int) -> None:
+        def show(what: str, done: int, total: int, detail: str = "", /) -> None:
             if what not in tasks or bars.tasks[tasks[what]].total != total:
                 tasks[what], starts[what] = bars.add_task(what, total=total, rate=""), time.perf_counter()
-            bars.update(tasks[what], completed=done, rate=_rate(done, time.perf_counter() - starts[what]))
+            rate = _rate(done, time.perf_counter() - starts[what])
+            bars.update(tasks[what], completed=done, rate=", ".join(filter(None, (rate, detail))))
 
         yield show
 
@@ -40,7 +41,7 @@ def _lines() -> Listener:
     """Plain lines: the start and the end of everything, and every ten seconds how far it is."""
     current, start, latest = "", 0.0, 0.0
 
-    def show(what: str, done: int, total: int) -> None:
+    def show(what: str, done: int, total: int, detail: str = "", /) -> None:
         nonlocal current, start, latest
         now = time.perf_counter()
         if what != current:
@@ -50,7 +51,8 @@ def _lines() -> Listener:
         latest = now
         elapsed = now - start
         left = f", {elapsed * (total - done) / done:.0f} s left" if 0 < done < total and elapsed > 1 else ""
-        sys.stderr.write(f"{what}: {done}/{total} {_rate(done, elapsed)}{left}".rstrip() + "\n")
+        facts = ", ".join(filter(None, (f"{_rate(done, elapsed)}{left}", detail)))
+        sys.stderr.write(f"{what}: {done}/{total} {facts}".rstrip() + "\n")
         sys.stderr.flush()
 
     return show
@@ -80,7 +82,9 @@ def result_tables(results: Mapping[str, Any]) -> Iterator[Table]:
     for (model, fusion, orders, n_features), found in rows.items():
         cells = [model, fusion, ", ".join(f"m{p}" for p in orders), str(n_features)]
         for readout in readouts:
-            row = found[readout]
+            if (row := found.get(readout)) is None:
+                cells += ["", "", ""]
+                continue
             low, high = row["ci95"]
             cells += [f"{row['correct']}/{row['total']}", f"{row['accuracy']:.2%}", f"{low:.2%} to {high:.2%}"]
         body.append(cells)

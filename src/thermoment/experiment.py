@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from thermoment.finite_time.options import FiniteTime
 from thermoment.physics import Dynamics
 from thermoment.projection import Stage, Training
 from thermoment.readout import Sgd
@@ -93,6 +94,8 @@ class Experiment:
     dynamics: Dynamics = field(default_factory=Dynamics)
     protocol: Protocol = field(default_factory=Protocol)
     training: Training = field(default_factory=Training)
+    finite_time: FiniteTime | None = None
+    """training through the finite-time moments, after the stages of the reservoirs; None for none"""
     readout: ReadoutPlan = field(default_factory=ReadoutPlan)
     features: FeaturePlan = field(default_factory=FeaturePlan)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -117,9 +120,11 @@ class Experiment:
     def repeat(self, number: int) -> "Experiment":
         """The same with the seeds of repeat `number`; repeat 0 has the seeds as written."""
         shift = REPEAT_STRIDE * number
+        trained = self.finite_time and replace(self.finite_time, seed=self.finite_time.seed + shift)
         return replace(
             self,
             repeats=1,
+            finite_time=trained,
             protocol=replace(self.protocol, seed=self.protocol.seed + shift),
             readout=replace(self.readout, seed=self.readout.seed + shift),
             reservoirs=tuple(replace(plan, seed=plan.seed + shift) for plan in self.reservoirs),

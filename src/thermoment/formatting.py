@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-FIT_NAMES = {"sgd": "SGD", "converged": "Converged"}
+FIT_NAMES = {"sgd": "SGD", "converged": "Converged", "trained": "Trained", "predicted": "Predicted"}
 """What the readouts are called."""
 MINUS = "\N{MINUS SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")

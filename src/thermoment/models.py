@@ -9,7 +9,9 @@ from thermoment.reservoir import check_orders
 from thermoment.validation import invalid
 
 Fusion = Literal["feature", "logit"]
-Fit = Literal["sgd", "converged"]
+Fit = Literal["sgd", "converged", "trained", "predicted"]
+"""How a readout came about: by the paper's SGD, by the minimum of the same loss, or together with the reservoirs, read
+from the sampled moments ("trained") or from those without sampling ("predicted")."""
 FITS: tuple[Fit, ...] = get_args(Fit)
 
 

@@ -26,7 +26,7 @@ class Plan:
     node_steps: float
     """of an engine that samples; infinite where infinitely many replicas are asked for"""
     epochs: int
-    """of training K, over all reservoirs"""
+    """of training, over all reservoirs"""
     n_readouts: int
     chunks: int
     disk_bytes: int
@@ -46,12 +46,18 @@ def plan(experiment: Experiment, dataset: Dataset) -> Plan:
     return Plan(
         n_images=times * n_samples * len(plans),
         node_steps=float(times * n_samples * nodes) * protocol.n_replicas * protocol.n_steps,
-        epochs=times * sum(stage.epochs for plan in plans for stage in plan.stages),
+        epochs=times * (sum(stage.epochs for plan in plans for stage in plan.stages) + _finite_time(experiment)),
         n_readouts=times * n_models * (2 if experiment.readout.converged else 1),
         chunks=times * len(plans) * -(-n_samples // experiment.features.chunk),
         disk_bytes=kept * 4 * n_samples * nodes * len(protocol.orders),
         seconds={name: _seconds(name, experiment, dataset, times) for name in engines()},
     )
+
+
+def _finite_time(experiment: Experiment) -> int:
+    """Epochs through the finite-time moments."""
+    options = experiment.finite_time
+    return 0 if options is None else options.epochs * len(experiment.reservoirs)
 
 
 def _seconds(engine: str, experiment: Experiment, dataset: Dataset, times: int) -> float | str:

@@ -8,63 +8,32 @@ together from the store at the end.
 import json
 import math
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment import __version__, classifiers, data, figures, report, simulation
+from thermoment import __version__, classifiers, data, figures, projections, report, simulation
 from thermoment.analysis import analyse, summarise
+from thermoment.context import Context, Files, Listener, Note, digest
 from thermoment.data import Dataset
 from thermoment.engines import Engine, Task, choose
-from thermoment.experiment import Experiment, ReservoirPlan
+from thermoment.experiment import Experiment
 from thermoment.files import write_whole
-from thermoment.projection import train_side_by_side
+from thermoment.projections import Made
 from thermoment.reservoir import Reservoir
 from thermoment.run_folder import RESULTS, assemble, check_new, results_text, write_timings
 from thermoment.settings import as_table
 from thermoment.store import SUMS, FeatureStore, damaged, exclusive, identity, keep
 
-Listener = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
-Note = Callable[[str], None]
-"""Called with a sentence a person may want to act on."""
-Files = dict[str, Path]
-"""Names in the run's folder, and where the store has them."""
-
 _LONG_SECONDS = 3600.0
 """Sampling that takes longer than this is worth a note."""
-# Raised when a stage computes something else from the same settings.
-_VERSIONS = {"projection": 1, "features": 1, "readouts": 1, "report": 1}
-
-
-@dataclass(frozen=True)
-class _Context:
-    """Where a run keeps its stages and whom it tells."""
-
-    store: Path
-    listener: Listener
-    note: Note
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
-
-    def folder(self, stage: str, *facts: Any) -> Path:
-        """Where the store has what `stage` makes of `facts`."""
-        return self.store / f"{stage}-{identity(_VERSIONS[stage], *facts)[:32]}"
 
 
 def run(
@@ -83,7 +52,7 @@ def run(
     """
     target = Path(folder)
     check_new(target)
-    context = _Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener, note)
+    context = Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener, note)
     with exclusive(context.store):
         with context.timed("data"):
             dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
@@ -92,7 +61,7 @@ def run(
     return results
 
 
-def _study(experiment: Experiment, dataset: Dataset, folder: Path, context: _Context) -> dict[str, Any]:
+def _study(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> dict[str, Any]:
     """Every variant as a run of its own below the folder, and their accuracies side by side."""
     rows = []
     for name in experiment.variants:
@@ -106,16 +75,16 @@ def _study(experiment: Experiment, dataset: Dataset, folder: Path, context: _Con
 
 
 def _repeats(
-    experiment: Experiment, dataset: Dataset, folder: Path, context: _Context, *, with_report: bool = True
+    experiment: Experiment, dataset: Dataset, folder: Path, context: Context, *, with_report: bool = True
 ) -> dict[str, Any]:
     """The run with the seeds as written, and its repeats with other seeds below its folder."""
     repeats = [experiment.repeat(number) for number in range(experiment.repeats)]
     with context.timed("projections"):
-        projections = _projections(repeats, dataset, context)
-    results, files = _once(repeats[0], projections[0], dataset, context)
+        made = projections.make(repeats, dataset, context)
+    results, files = _once(repeats[0], made[0], dataset, context)
     all_results = [results]
     for number in range(1, experiment.repeats):
-        found, other_files = _once(repeats[number], projections[number], dataset, context)
+        found, other_files = _once(repeats[number], made[number], dataset, context)
         assemble(folder / f"repeat-{number}", repeats[number], found, other_files)
         all_results.append(found)
     if experiment.repeats > 1:
@@ -124,94 +93,29 @@ def _repeats(
     return results
 
 
-def _projections(repeats: list[Experiment], dataset: Dataset, context: _Context) -> list[dict[str, Path]]:
-    """For every repeat where its reservoirs are, drawn and trained."""
-    # A GPU trains the repeats of a reservoir side by side. They are named by all of them: rounding is theirs together.
-    together = len(repeats) > 1 and jax.default_backend() != "cpu"
-    found: list[dict[str, Path]] = [{} for _ in repeats]
-    for number, plan in enumerate(repeats[0].reservoirs):
-        plans = [repeat.reservoirs[number] for repeat in repeats]
-        for group in [range(len(repeats))] if together else [[k] for k in range(len(repeats))]:
-            folders = _train([plans[k] for k in group], [repeats[k] for k in group], dataset, context)
-            for k, folder in zip(group, folders, strict=True):
-                found[k][plan.name] = folder
-    return found
-
-
-def _train(
-    plans: list[ReservoirPlan], experiments: list[Experiment], dataset: Dataset, context: _Context
-) -> list[Path]:
-    """The same reservoir of some repeats, drawn and trained side by side."""
-    draws = [_draw(plan, experiment) for plan, experiment in zip(plans, experiments, strict=True)]
-    name, stages = plans[0].name, plans[0].stages
-    training, dynamics = experiments[0].training, experiments[0].dynamics
-    seeds = [plan.seed for plan in plans]
-    facts = (
-        draws,
-        [as_table(stage) for stage in stages],
-        seeds,
-        training,
-        dynamics,
-        _digest(dataset, "x_train", "y_train"),
-    )
-    folders = [context.folder("projection", number, *facts) for number in range(len(plans))]
-    if not any(damaged(folder) for folder in folders):
-        return folders
-    total = sum(stage.epochs for stage in stages)
-    trained = train_side_by_side(
-        [Reservoir.draw(n_inputs=dataset.n_inputs, dynamics=dynamics, **draw) for draw in draws],
-        dataset.x_train,
-        dataset.y_train,
-        stages,
-        training,
-        seeds=seeds,
-        report=lambda done, _: context.listener(f"training {name}, epochs", done, total),
-    )
-    for folder, (reservoir, losses) in zip(folders, trained, strict=True):
-        keep(folder, partial(_save_trained, reservoir, losses))
-    return folders
-
-
-def _draw(plan: ReservoirPlan, experiment: Experiment) -> dict[str, Any]:
-    """The arguments of `Reservoir.draw`: a reservoir's own, or those of the one it starts from."""
-    source = next(other for other in experiment.reservoirs if other.name == (plan.start or plan.name))
-    return {name: getattr(source, name) for name in ("n_nodes", "s_W", "s_K", "s_b", "seed")}
-
-
-def _save_trained(reservoir: Reservoir, losses: NDArray[np.float64], folder: Path) -> None:
-    reservoir.save(folder / "reservoir.safetensors")
-    write_whole(folder / "losses.json", json.dumps(losses.tolist()).encode())
-
-
-def _once(
-    experiment: Experiment, projections: dict[str, Path], dataset: Dataset, context: _Context
-) -> tuple[dict[str, Any], Files]:
+def _once(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[dict[str, Any], Files]:
     """One pass through the stages from the features to the analysis."""
-    reservoirs = {
-        name: replace(Reservoir.load(folder / "reservoir.safetensors"), stream=stream)
-        for stream, (name, folder) in enumerate(projections.items())
-    }
+    reservoirs = made.reservoirs
     engine = _engine(next(iter(reservoirs.values())), experiment, dataset)
     stores = {name: _store(reservoir, engine, experiment, dataset, context) for name, reservoir in reservoirs.items()}
     ids = {name: store.folder.name for name, store in stores.items()}
-    readouts = context.folder("readouts", ids, _digest(dataset, "y_train", "y_test"), experiment.readout)
+    heads = [[name, identity(head.weights, head.bias, head.scaling)] for name, head in made.heads.items()]
+    labels = digest(dataset, "y_train", "y_test")
+    readouts = context.folder("readouts", ids, labels, experiment.readout, *([heads] if heads else []))
     if experiment.features.keep or damaged(readouts):
         with context.timed("features"):
             for name, store in stores.items():
                 _features(name, store, reservoirs[name], engine, experiment, dataset, context)
     with context.timed("readouts"):
-        keep(readouts, partial(_readouts, stores, experiment, dataset, context))
+        keep(readouts, partial(_readouts, stores, made, experiment, dataset, context))
     with context.timed("analysis"):
         facts = json.loads((readouts / "facts.json").read_text("utf-8"))
         n_nodes = {name: reservoir.n_nodes for name, reservoir in reservoirs.items()}
         analysis = analyse(*classifiers.load_predictions(readouts), n_nodes)
         results = {**_settings(experiment, dataset, engine.name), **facts, **analysis}
 
-    files = {classifiers.PREDICTIONS: readouts / classifiers.PREDICTIONS}
+    files = {**made.files, classifiers.PREDICTIONS: readouts / classifiers.PREDICTIONS}
     files |= {f"readouts/{path.name}": path for path in readouts.glob("*.safetensors")}
-    for name, folder in projections.items():
-        files[f"reservoirs/{name}.safetensors"] = folder / "reservoir.safetensors"
-        files[f"reservoirs/{name}.losses.json"] = folder / "losses.json"
     for name, store in stores.items():
         if experiment.features.keep:
             files |= {f"features.zarr/{name}/{path.relative_to(store.folder)}": path for path in store.files()}
@@ -230,11 +134,11 @@ def _engine(reservoir: Reservoir, experiment: Experiment, dataset: Dataset) -> E
 
 
 def _store(
-    reservoir: Reservoir, engine: Engine, experiment: Experiment, dataset: Dataset, context: _Context
+    reservoir: Reservoir, engine: Engine, experiment: Experiment, dataset: Dataset, context: Context
 ) -> FeatureStore:
     protocol, chunk = experiment.protocol, experiment.features.chunk
     arrays = (reservoir.W, reservoir.K, reservoir.b)
-    facts = (reservoir.dynamics, reservoir.stream, protocol, engine.name, chunk, _digest(dataset, "x_train", "x_test"))
+    facts = (reservoir.dynamics, reservoir.stream, protocol, engine.name, chunk, digest(dataset, "x_train", "x_test"))
     n_samples = dataset.n_train + dataset.n_test
     return FeatureStore(
         context.folder("features", *arrays, *facts), n_samples, protocol.orders, reservoir.n_nodes, chunk
@@ -248,7 +152,7 @@ def _features(
     engine: Engine,
     experiment: Experiment,
     dataset: Dataset,
-    context: _Context,
+    context: Context,
 ) -> None:
     """Simulates the chunks that are not there. Sample ids number the training images first, then the test images."""
     store.prepare()
@@ -293,22 +197,49 @@ def _inputs(dataset: Dataset, rows: slice) -> NDArray[np.float32]:
 
 
 def _readouts(
-    stores: dict[str, FeatureStore], experiment: Experiment, dataset: Dataset, context: _Context, folder: Path
+    stores: dict[str, FeatureStore],
+    made: Made,
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+    folder: Path,
 ) -> None:
     """Readouts, predictions, and what the features know of themselves."""
     plan = experiment.readout
     fitted = classifiers.fit(stores, dataset, plan.sgd, converged=plan.converged, listener=context.listener)
-    for model, readout in fitted.items():
+    heads = classifiers.heads(made.heads, experiment.protocol.orders)
+    for model, readout in (fitted | heads).items():
         readout.save(folder / classifiers.readout_file(model), {"model": model.key})
-    classifiers.save_predictions(folder, dataset.y_test, classifiers.predict(fitted, stores, dataset))
+    predictions = classifiers.predict(fitted, stores, dataset)
+    if heads:
+        predictions |= classifiers.predict_trained(heads, classifiers.blocks(stores, dataset), "trained")
+        limit = _without_sampling(made.reservoirs, experiment, dataset, context)
+        predictions |= classifiers.predict_trained(heads, limit, "predicted")
+    classifiers.save_predictions(folder, dataset.y_test, predictions)
     squares = [[error**2 for error in store.error().values()] for store in stores.values()]
     error = dict(zip(map(str, experiment.protocol.orders), np.sqrt(np.mean(squares, axis=0)).tolist(), strict=True))
     clip_count = sum(store.clip_count() for store in stores.values())
-    facts = {"clip_count": clip_count, "error": error if any(error.values()) else None}
+    facts: dict[str, Any] = {"clip_count": clip_count, "error": error if any(error.values()) else None}
+    if made.histories:
+        last = {"+".join(names): history[-1] for names, history in made.histories.items()}
+        facts["trained"] = [{"model": model, **epoch} for model, epoch in last.items()]
     write_whole(folder / "facts.json", json.dumps(facts).encode())
 
 
-def _report(results: dict[str, Any], context: _Context) -> Files:
+def _without_sampling(
+    reservoirs: Mapping[str, Reservoir], experiment: Experiment, dataset: Dataset, context: Context
+) -> dict[str, NDArray[Any]]:
+    """Features of the test images by the mean field, in the limit of infinitely many replicas."""
+    protocol = replace(experiment.protocol, n_replicas=math.inf)
+    found = {}
+    for name, reservoir in reservoirs.items():
+        listener = partial(context.listener, f"meanfield {name}, images")
+        moments = simulation.simulate(reservoir, dataset.x_test, protocol, engine="meanfield", progress=listener)
+        found[name] = moments.features()
+    return found
+
+
+def _report(results: dict[str, Any], context: Context) -> Files:
     """Figures and report.html, made from the results alone."""
     text = results_text(results)
     folder = context.folder("report", text, __version__)
@@ -333,16 +264,13 @@ def _settings(experiment: Experiment, dataset: Dataset, engine: str) -> dict[str
     if experiment.protocol.n_replicas == math.inf:
         settings["protocol"]["n_replicas"] = None
     names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256")
-    parts = ("dynamics", "protocol", "training", "reservoirs", "readout")
+    if experiment.finite_time is not None and experiment.finite_time.n_replicas == math.inf:
+        settings["finite_time"]["n_replicas"] = None
+    parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
     return {
         "experiment": experiment.name,
         "description": experiment.description,
         "dataset": {name: getattr(dataset, name) for name in names},
         "engine": engine,
-        "settings": {name: settings[name] for name in parts},
+        "settings": {name: settings[name] for name in parts if name in settings},
     }
-
-
-@cache
-def _digest(dataset: Dataset, *names: str) -> str:
-    return identity(*(getattr(dataset, name) for name in names))

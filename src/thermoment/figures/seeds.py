@@ -29,7 +29,7 @@ def repeats(results: Mapping[str, Any]) -> Figure:
     published = paper.applies_to(results["dataset"])
     figure = Figure(figsize=(WIDTH, 1.0 + 0.26 * len(models)), layout="constrained")
     panels = figure.subplots(1, len(fits), sharex=True, sharey=True, squeeze=False)[0]
-    for letter, axes, fit in zip("ab", panels, fits, strict=False):
+    for letter, axes, fit in zip("abcd", panels, fits, strict=False):
         for row in rows:
             if row["readout"] == fit:
                 y = models.index(replace(model_of(row), readout="sgd"))

@@ -224,6 +224,17 @@ def _headline(table: Table, fit: Fit) -> str:
     other = table.rows[table.joined].get("converged")
     if fit == "sgd" and other:
         text += f"; with the readout fitted to convergence, {percent(other['accuracy'])}"
+    return text + "." + _as_trained(table)
+
+
+def _as_trained(table: Table) -> str:
+    """The joined model under the head that its reservoirs were trained with, sampled and predicted."""
+    rows = table.rows[table.joined]
+    if "trained" not in rows:
+        return ""
+    text = f" With the head as trained it is {percent(rows['trained']['accuracy'])}"
+    if "predicted" in rows:
+        text += f"; the moments without sampling predict {percent(rows['predicted']['accuracy'])}"
     return text + "."
 
 

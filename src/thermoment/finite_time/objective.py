@@ -1,0 +1,214 @@
+"""The loss of the machine under a linear head, and an epoch of its descent as one compiled program.
+
+    loss = mean cross-entropy of head (phi - mean) / deviation + offset,   phi as the machine of M replicas shows it
+         + drive_penalty * mean over nodes of max(0, |h| - drive_limit)^2
+
+phi has shot noise that is drawn anew for every image and step, and the images are distorted anew. mean and deviation
+follow phi as running averages over the batches; the loss takes them as given.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from thermoment.distortion import distort
+from thermoment.finite_time.machine import Machine, features
+from thermoment.finite_time.options import FiniteTime
+from thermoment.projection import REPRODUCIBLE
+
+MOMENTUM = 0.9
+FORGOTTEN = 0.01
+"""Part of the running averages that every batch replaces."""
+_WARM_UP = 0.3
+_SMALLEST_VARIANCE = 1e-12
+_DECAYED = ("K", "W", "head")
+
+
+class Plan(NamedTuple):
+    """What an epoch is compiled for."""
+
+    options: FiniteTime
+    image_shape: tuple[int, ...]
+    n_replicas: float
+    steps: int
+    """of the whole training"""
+
+
+class Statistics(NamedTuple):
+    """Running averages of phi and of its square, for every reservoir (P, N)."""
+
+    mean: list[jax.Array]
+    square: list[jax.Array]
+
+    def scaling(self) -> list[tuple[jax.Array, jax.Array]]:
+        """Mean and deviation."""
+        pairs = zip(self.mean, self.square, strict=True)
+        return [(mean, jnp.sqrt(jnp.maximum(square - mean**2, _SMALLEST_VARIANCE))) for mean, square in pairs]
+
+
+class State(NamedTuple):
+    """What training moves. `trained` has lists over the reservoirs: K, head, and b and W where they are trained."""
+
+    trained: dict[str, Any]
+    optimiser: Any
+    statistics: Statistics
+
+
+class Outcome(NamedTuple):
+    """Of an epoch: mean loss, and the largest effective drive."""
+
+    loss: jax.Array
+    strongest: jax.Array
+
+
+def optimiser(plan: Plan) -> optax.GradientTransformation:
+    """The optimiser with its schedule and weight decay."""
+    options, rate = plan.options, learning_rate(plan)
+    if options.optimiser == "adamw":
+        return optax.adamw(rate, weight_decay=options.weight_decay, mask=_decayed)
+    return optax.chain(
+        optax.add_decayed_weights(options.weight_decay, mask=_decayed), optax.sgd(rate, momentum=MOMENTUM)
+    )
+
+
+def learning_rate(plan: Plan) -> optax.Schedule:
+    """The rate as a function of the steps done."""
+    rate = plan.options.learning_rate
+    match plan.options.schedule:
+        case "one-cycle":
+            return optax.cosine_onecycle_schedule(max(plan.steps, 2), rate, _WARM_UP)
+        case "cosine":
+            return optax.cosine_decay_schedule(rate, plan.steps)
+        case "constant":
+            return optax.constant_schedule(rate)
+
+
+def coupling(W: jax.Array, options: FiniteTime) -> jax.Array:
+    """W as the machine has it: without a diagonal, and symmetric if asked."""
+    W = (W + W.T) / 2 if options.symmetric else W
+    return W * (1 - jnp.eye(len(W), dtype=W.dtype))
+
+
+def shot_noise(plan: Plan, machine: Machine, sizes: Sequence[int], count: int, key: jax.Array) -> list[Any]:
+    """Standard normals (P, S, N) for every reservoir; None where there are infinitely many replicas."""
+    if not math.isfinite(plan.n_replicas):
+        return [None for _ in sizes]
+    keys = jax.random.split(key, len(sizes))
+    return [jax.random.normal(k, (machine.n_orders, count, n)) for k, n in zip(keys, sizes, strict=True)]
+
+
+def show(plan: Plan, parameters: dict[str, Any], machine: Machine, x: jax.Array, noise: list[Any]) -> "Show":
+    """What all reservoirs show of images x (S, D) with this noise."""
+    options = plan.options
+    seen, penalty = [], jnp.zeros(len(x), x.dtype)
+    for K, b, W, xi in zip(*(parameters[name] for name in "KbW"), noise, strict=True):
+        h = jnp.dot(x, K.T, precision=lax.Precision.HIGHEST) + b
+        seen.append(features(h, coupling(W, options), machine, xi, plan.n_replicas))
+        excess = jnp.maximum(jnp.abs(h) - options.drive_limit, 0)
+        penalty = penalty + options.drive_penalty * (excess**2).mean(axis=1) / len(noise)
+    strongest = jnp.stack([one.strongest for one in seen]).max()
+    return Show([one.features for one in seen], penalty, strongest)
+
+
+class Show(NamedTuple):
+    """Features of all reservoirs, for every order (S, N); the penalty of every image (S,); the largest drive."""
+
+    features: list[list[jax.Array]]
+    penalty: jax.Array
+    strongest: jax.Array
+
+
+def logits(features: list[list[jax.Array]], parameters: dict[str, Any], statistics: Statistics) -> jax.Array:
+    """The head on standardised features: (S, C)."""
+    total = parameters["offset"]
+    for one, head, (mean, deviation) in zip(features, parameters["head"], statistics.scaling(), strict=True):
+        for k, phi in enumerate(one):
+            standardised = (phi - mean[k]) / deviation[k]
+            total = total + jnp.dot(standardised, head[k], precision=lax.Precision.HIGHEST)
+    return jnp.asarray(total)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=REPRODUCIBLE)
+def epoch(
+    plan: Plan,
+    state: State,
+    fixed: dict[str, Any],
+    machine: Machine,
+    x: jax.Array,
+    y: jax.Array,
+    rows: jax.Array,
+    key: jax.Array,
+) -> tuple[State, Outcome]:
+    """One pass over the batches `rows` (n_batches, batch_size) of images x (S, D) and labels y; -1 is no image."""
+    descent = optimiser(plan)
+    sizes = [len(K) for K in state.trained["K"]]
+
+    def draw(rows: jax.Array, key: jax.Array) -> Any:
+        for_images, for_noise = jax.random.split(key)
+        images = x[rows]
+        if plan.options.distortion.strength:
+            height, width = plan.image_shape
+            images = distort(for_images, images, (height, width), plan.options.distortion)
+        return images, shot_noise(plan, machine, sizes, len(rows), for_noise)
+
+    def loss(trained: dict[str, Any], statistics: Statistics, rows: jax.Array, images: jax.Array, noise: Any) -> Any:
+        parameters = {**fixed, **trained}
+        shown = show(plan, parameters, machine, images, noise)
+        z = logits(shown.features, parameters, statistics)
+        target = optax.smooth_labels(jax.nn.one_hot(y[rows], z.shape[1], dtype=z.dtype), plan.options.label_smoothing)
+        share = (rows >= 0).astype(x.dtype) / (rows >= 0).sum()
+        value = share @ (optax.softmax_cross_entropy(z, target) + shown.penalty)
+        return value, (averaged(statistics, shown.features, share, FORGOTTEN), shown.strongest)
+
+    def step(carry: Any, following: Any) -> Any:
+        state, batch = carry
+        gradient = jax.value_and_grad(loss, has_aux=True)
+        (value, (statistics, strongest)), slope = gradient(state.trained, state.statistics, *batch)
+        updates, memory = descent.update(slope, state.optimiser, state.trained)
+        if "W" in updates:
+            updates = updates | {"W": [plan.options.W_rate * update for update in updates["W"]]}
+        state = State(optax.apply_updates(state.trained, updates), memory, statistics)
+        return (state, (following[0], *draw(*following))), Outcome(value, strongest)
+
+    # A batch is drawn a step ahead and carried along: XLA on the CPU would draw its noise anew in every use of it.
+    keys = jax.random.split(key, len(rows))
+    following = jnp.roll(rows, -1, axis=0), jnp.roll(keys, -1)
+    (state, _), outcomes = lax.scan(step, (state, (rows[0], *draw(rows[0], keys[0]))), following)
+    return state, Outcome(outcomes.loss.mean(), outcomes.strongest.max())
+
+
+def averaged(statistics: Statistics, features: Any, share: jax.Array, part: float | jax.Array) -> Statistics:
+    """The running averages with a `part` of them from this batch, its images weighed by `share`."""
+
+    def mixed(old: list[jax.Array], power: int) -> list[jax.Array]:
+        new = [jnp.stack([share @ lax.stop_gradient(phi) ** power for phi in one]) for one in features]
+        return [(1 - part) * before + part * now for before, now in zip(old, new, strict=True)]
+
+    return Statistics(mixed(statistics.mean, 1), mixed(statistics.square, 2))
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=REPRODUCIBLE)
+def judge(
+    plan: Plan,
+    parameters: dict[str, Any],
+    statistics: Statistics,
+    machine: Machine,
+    x: jax.Array,
+    y: jax.Array,
+    key: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """How many images x (S, D) the machine of M replicas gets right, and the largest drive; label -1 is no image."""
+    noise = shot_noise(plan, machine, [len(K) for K in parameters["K"]], len(x), key)
+    shown = show(plan, parameters, machine, x, noise)
+    found = logits(shown.features, parameters, statistics).argmax(1)
+    return ((found == y) & (y >= 0)).sum(), shown.strongest
+
+
+def _decayed(trained: dict[str, Any]) -> dict[str, Any]:
+    return {name: jax.tree.map(lambda _, name=name: name in _DECAYED, value) for name, value in trained.items()}
