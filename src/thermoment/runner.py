@@ -27,6 +27,7 @@ from thermoment.engines import Engine, Task, choose
 from thermoment.experiment import Experiment
 from thermoment.files import write_whole
 from thermoment.projections import Made
+from thermoment.readout import Readout
 from thermoment.reservoir import Reservoir
 from thermoment.run_folder import RESULTS, assemble, check_new, results_text, write_timings
 from thermoment.settings import as_table
@@ -99,7 +100,7 @@ def _once(experiment: Experiment, made: Made, dataset: Dataset, context: Context
     engine = _engine(next(iter(reservoirs.values())), experiment, dataset)
     stores = {name: _store(reservoir, engine, experiment, dataset, context) for name, reservoir in reservoirs.items()}
     ids = {name: store.folder.name for name, store in stores.items()}
-    heads = [[name, identity(head.weights, head.bias, head.scaling)] for name, head in made.heads.items()]
+    heads = {"+".join(names): _fingerprint(head) for names, head in made.heads.items()}
     labels = digest(dataset, "y_train", "y_test")
     readouts = context.folder("readouts", ids, labels, experiment.readout, *([heads] if heads else []))
     if experiment.features.keep or damaged(readouts):
@@ -122,6 +123,10 @@ def _once(experiment: Experiment, made: Made, dataset: Dataset, context: Context
         else:
             shutil.rmtree(store.folder, ignore_errors=True)
     return results, files
+
+
+def _fingerprint(head: Readout) -> str:
+    return identity(head.weights, head.bias, head.scaling.mean, head.scaling.scale)
 
 
 def _engine(reservoir: Reservoir, experiment: Experiment, dataset: Dataset) -> Engine:

@@ -30,12 +30,21 @@ _SMALLEST_VARIANCE = 1e-12
 _DECAYED = ("K", "W", "head")
 
 
+class Reading(NamedTuple):
+    """How the machine is driven and read."""
+
+    n_replicas: float
+    symmetric: bool
+    drive_limit: float
+    drive_penalty: float
+
+
 class Plan(NamedTuple):
     """What an epoch is compiled for."""
 
     options: FiniteTime
+    reading: Reading
     image_shape: tuple[int, ...]
-    n_replicas: float
     steps: int
     """of the whole training"""
 
@@ -89,29 +98,28 @@ def learning_rate(plan: Plan) -> optax.Schedule:
             return optax.constant_schedule(rate)
 
 
-def coupling(W: jax.Array, options: FiniteTime) -> jax.Array:
+def coupling(W: jax.Array, symmetric: bool) -> jax.Array:
     """W as the machine has it: without a diagonal, and symmetric if asked."""
-    W = (W + W.T) / 2 if options.symmetric else W
+    W = (W + W.T) / 2 if symmetric else W
     return W * (1 - jnp.eye(len(W), dtype=W.dtype))
 
 
-def shot_noise(plan: Plan, machine: Machine, sizes: Sequence[int], count: int, key: jax.Array) -> list[Any]:
+def shot_noise(reading: Reading, machine: Machine, sizes: Sequence[int], count: int, key: jax.Array) -> list[Any]:
     """Standard normals (P, S, N) for every reservoir; None where there are infinitely many replicas."""
-    if not math.isfinite(plan.n_replicas):
+    if not math.isfinite(reading.n_replicas):
         return [None for _ in sizes]
     keys = jax.random.split(key, len(sizes))
     return [jax.random.normal(k, (machine.n_orders, count, n)) for k, n in zip(keys, sizes, strict=True)]
 
 
-def show(plan: Plan, parameters: dict[str, Any], machine: Machine, x: jax.Array, noise: list[Any]) -> "Show":
+def show(reading: Reading, parameters: dict[str, Any], machine: Machine, x: jax.Array, noise: list[Any]) -> "Show":
     """What all reservoirs show of images x (S, D) with this noise."""
-    options = plan.options
     seen, penalty = [], jnp.zeros(len(x), x.dtype)
     for K, b, W, xi in zip(*(parameters[name] for name in "KbW"), noise, strict=True):
         h = jnp.dot(x, K.T, precision=lax.Precision.HIGHEST) + b
-        seen.append(features(h, coupling(W, options), machine, xi, plan.n_replicas))
-        excess = jnp.maximum(jnp.abs(h) - options.drive_limit, 0)
-        penalty = penalty + options.drive_penalty * (excess**2).mean(axis=1) / len(noise)
+        seen.append(features(h, coupling(W, reading.symmetric), machine, xi, reading.n_replicas))
+        excess = jnp.maximum(jnp.abs(h) - reading.drive_limit, 0)
+        penalty = penalty + reading.drive_penalty * (excess**2).mean(axis=1) / len(noise)
     strongest = jnp.stack([one.strongest for one in seen]).max()
     return Show([one.features for one in seen], penalty, strongest)
 
@@ -155,11 +163,11 @@ def epoch(
         if plan.options.distortion.strength:
             height, width = plan.image_shape
             images = distort(for_images, images, (height, width), plan.options.distortion)
-        return images, shot_noise(plan, machine, sizes, len(rows), for_noise)
+        return images, shot_noise(plan.reading, machine, sizes, len(rows), for_noise)
 
     def loss(trained: dict[str, Any], statistics: Statistics, rows: jax.Array, images: jax.Array, noise: Any) -> Any:
         parameters = {**fixed, **trained}
-        shown = show(plan, parameters, machine, images, noise)
+        shown = show(plan.reading, parameters, machine, images, noise)
         z = logits(shown.features, parameters, statistics)
         target = optax.smooth_labels(jax.nn.one_hot(y[rows], z.shape[1], dtype=z.dtype), plan.options.label_smoothing)
         share = (rows >= 0).astype(x.dtype) / (rows >= 0).sum()
@@ -195,7 +203,7 @@ def averaged(statistics: Statistics, features: Any, share: jax.Array, part: floa
 
 @partial(jax.jit, static_argnums=0, compiler_options=REPRODUCIBLE)
 def judge(
-    plan: Plan,
+    reading: Reading,
     parameters: dict[str, Any],
     statistics: Statistics,
     machine: Machine,
@@ -204,8 +212,8 @@ def judge(
     key: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """How many images x (S, D) the machine of M replicas gets right, and the largest drive; label -1 is no image."""
-    noise = shot_noise(plan, machine, [len(K) for K in parameters["K"]], len(x), key)
-    shown = show(plan, parameters, machine, x, noise)
+    noise = shot_noise(reading, machine, [len(K) for K in parameters["K"]], len(x), key)
+    shown = show(reading, parameters, machine, x, noise)
     found = logits(shown.features, parameters, statistics).argmax(1)
     return ((found == y) & (y >= 0)).sum(), shown.strongest
 

@@ -24,6 +24,7 @@ from thermoment.files import read_tensors, write_tensors
 from thermoment.finite_time.machine import DRIVES, Machine, machine
 from thermoment.finite_time.objective import (
     Plan,
+    Reading,
     State,
     Statistics,
     averaged,
@@ -96,17 +97,20 @@ def train(
     dynamics = reservoirs[0].dynamics if options.kT is None else replace(reservoirs[0].dynamics, kT=options.kT)
     t_final = protocol.t_final if options.t_final is None else options.t_final
     node = machine(dynamics, t_final, protocol.orders)
+    n_replicas = protocol.n_replicas if options.n_replicas is None else options.n_replicas
     plan = Plan(
-        options,
+        # What an epoch is not compiled for does not stand in the plan, so that repeats share one program.
+        replace(options, epochs=1, validation=0, seed=0, n_replicas=None, kT=None, t_final=None),
+        Reading(n_replicas, options.symmetric, options.drive_limit, options.drive_penalty),
         tuple(image_shape or x.shape[1:]),
-        protocol.n_replicas if options.n_replicas is None else options.n_replicas,
         options.epochs * -(-n_train // options.batch_size),
     )
     _check_machine(reservoirs[0], replace(protocol, dt=t_final, t_final=t_final), options, dynamics)
     key = _key(options.seed)
     state, fixed = _start(plan, reservoirs, node, x[:n_train], int(y.max()) + 1, key)
     arrays = [array for reservoir in reservoirs for array in (reservoir.W, reservoir.K, reservoir.b)]
-    mine = identity(VERSION, options, plan.image_shape, dynamics, protocol, *arrays, x, y)
+    facts = options, plan.image_shape, dynamics, [n_replicas, t_final, protocol.orders]
+    mine = identity(VERSION, *facts, *arrays, x, y)
     state, history = _resume(checkpoint, state, mine)
     saved, latest = len(history), time.monotonic()
     x_train, y_train = jnp.asarray(x[:n_train]), jnp.asarray(y[:n_train])
@@ -179,8 +183,8 @@ def _start(
     fixed = {name: parameters[name] for name in "KbW" if name not in trained}
 
     few = jnp.asarray(x[:_FIRST_LOOK])
-    noise = shot_noise(plan, node, [r.n_nodes for r in reservoirs], len(few), key)
-    shown = jax.jit(show, static_argnums=0)(plan, parameters, node, few, noise)
+    noise = shot_noise(plan.reading, node, [r.n_nodes for r in reservoirs], len(few), key)
+    shown = jax.jit(show, static_argnums=0)(plan.reading, parameters, node, few, noise)
     nothing = [jnp.zeros((node.n_orders, r.n_nodes), jnp.float32) for r in reservoirs]
     share = jnp.full(len(few), 1 / len(few), jnp.float32)
     statistics = averaged(Statistics(nothing, nothing), shown.features, share, 1.0)
@@ -205,7 +209,7 @@ def _validate(
         missing = _JUDGED_AT_ONCE - len(y[rows])
         images, classes = np.pad(x[rows], ((0, missing), (0, 0))), np.pad(y[rows], (0, missing), constant_values=-1)
         noise = jax.random.fold_in(key, part)
-        right, _ = judge(plan, {**fixed, **state.trained}, state.statistics, node, images, classes, noise)
+        right, _ = judge(plan.reading, {**fixed, **state.trained}, state.statistics, node, images, classes, noise)
         correct += int(right)
     return correct / len(x)
 
@@ -231,7 +235,8 @@ def _named(state: State) -> dict[str, Any]:
 
 def _save(path: str | PathLike[str], state: State, history: list[Epoch], mine: str) -> None:
     tensors = {name: np.asarray(leaf) for name, leaf in _named(state).items()}
-    write_tensors(path, "checkpoint", tensors, json.dumps({"training": mine, "history": history}))
+    facts = {"training": mine, "history": history, "digest": identity(*tensors.values())}
+    write_tensors(path, "checkpoint", tensors, json.dumps(facts))
 
 
 def _resume(path: str | PathLike[str] | None, state: State, mine: str) -> tuple[State, list[Epoch]]:
@@ -242,7 +247,10 @@ def _resume(path: str | PathLike[str] | None, state: State, mine: str) -> tuple[
     facts = json.loads(text)
     if facts["training"] != mine:
         raise ValueError(f"{path} is a checkpoint of another training: its data, settings or reservoirs differ.")
-    leaves = [jnp.asarray(tensors[name]) for name in _named(state)]
+    arrays = [tensors[name].reshape(leaf.shape) for name, leaf in _named(state).items()]  # a file has no scalars
+    if facts["digest"] != identity(*arrays):
+        raise ValueError(f"{path} is damaged: its numbers are not those that were written. Remove it to start anew.")
+    leaves = [jnp.asarray(array) for array in arrays]
     restored = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(state), leaves)
     return restored, [Epoch(*entry) for entry in facts["history"]]
 
@@ -256,7 +264,7 @@ def _finished(reservoirs: Sequence[Reservoir], state: State, options: FiniteTime
         }
         if options.W or options.symmetric:
             start = jnp.asarray((reservoir.W + reservoir.W.T) / math.sqrt(2), jnp.float32)
-            W = coupling(trained["W"][number] if options.W else start, options)
+            W = coupling(trained["W"][number] if options.W else start, options.symmetric)
             changed["W"] = np.asarray(W, np.float64)
         found.append(replace(reservoir, **changed))
     weights = np.concatenate([np.asarray(head, np.float64).reshape(-1, head.shape[-1]) for head in trained["head"]])
