@@ -15,7 +15,8 @@ import pytest
 from scipy.stats import ks_2samp, norm
 
 import thermoment as tm
-from analytic import Array, gaussian_moments, ornstein_uhlenbeck
+from analytic import Array, coupled, gaussian_moments, ornstein_uhlenbeck, two_node_boltzmann, uncoupled
+from thermoment import relaxation
 from thermoment.engines.coupled import Node, moments_of_drive, node
 from thermoment.engines.meanfield import MeanField
 from thermoment.engines.tables import tables
@@ -272,16 +273,49 @@ def test_the_estimate_is_kept_with_the_moments(tmp_path: Path) -> None:
     assert list(moments.info.error or {}) == [1, 2, 4]
 
 
-def test_distance_to_equilibrium() -> None:
-    reservoir = network(s_W=0.2)
-    found = tm.distance_to_equilibrium(reservoir, images(3), LIMIT)
-    assert found.distance.shape == (3, 3, 64)
-    later = tm.distance_to_equilibrium(reservoir, images(3), tm.Protocol(dt=2e-3, t_final=6.0))
-    np.testing.assert_array_equal(later.stationary, found.stationary)
-    assert (rms(later.distance) < 0.1 * rms(found.distance))[:2].all()
-    # A node at rest in its well is nearly there at t = 1, one at a weak drive is 7 % away.
-    one = tm.distance_to_equilibrium(
-        tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1)), [[0.5], [4.0]], LIMIT
-    )
-    ratio = one.moments[:, 0, 0] / one.stationary[:, 0, 0]
-    np.testing.assert_allclose(ratio, [0.933, 0.9999], atol=1e-3)
+class TestDistanceToEquilibrium:
+    def test_it_shrinks(self) -> None:
+        reservoir = network(s_W=0.2)
+        found = tm.distance_to_equilibrium(reservoir, images(3), LIMIT)
+        assert found.distance.shape == (3, 3, 64)
+        assert found.second_order
+        later = tm.distance_to_equilibrium(reservoir, images(3), tm.Protocol(dt=2e-3, t_final=6.0))
+        np.testing.assert_array_equal(later.stationary, found.stationary)
+        assert (rms(later.distance) < 3e-5).all()
+        assert (rms(found.distance) > 1e-3).all()
+
+    def test_one_node(self) -> None:
+        """A node at rest in its well is nearly there at t = 1, one at a weak drive is 7 % away."""
+        one = tm.distance_to_equilibrium(
+            tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1)), [[0.5], [4.0]], LIMIT
+        )
+        ratio = one.moments[:, 0, 0] / one.stationary[:, 0, 0]
+        np.testing.assert_allclose(ratio, [0.933, 0.9999], atol=1e-3)
+        expected = tm.Dynamics().boltzmann_moments([0.5, 4.0], ORDERS)
+        np.testing.assert_allclose(one.stationary[:, :, 0].T, expected, atol=2e-5)
+
+    def test_a_linear_network_in_the_long_run(self) -> None:
+        """The variance in closed form, of which plain mean field has no more than that of uncoupled nodes."""
+        reservoir = network(s_W=0.5, dynamics=tm.Dynamics(J4=0.0))
+        found = tm.distance_to_equilibrium(reservoir, images(1), replace(LIMIT, clip=math.inf))
+        driven = tm.Reservoir(reservoir.W, reservoir.drive(images(1)).T, np.zeros(64), reservoir.dynamics)
+        mean, covariance = ornstein_uhlenbeck(driven, 20.0)
+        m1, m2, _ = found.stationary[0]
+        np.testing.assert_allclose(m1, mean, atol=1e-3)
+        left, missing = (np.linalg.norm(np.diag(covariance) - v) for v in (m2 - m1**2, np.full(64, 0.05)))
+        assert left < 0.2 * missing
+
+    def test_two_nodes_by_quadrature(self) -> None:
+        """A symmetric W has a global potential: second order gains fivefold on Boltzmann in the mean field."""
+        reservoir = coupled([[0.0, 0.4], [0.4, 0.0]], [0.3, -0.2], tm.Dynamics())
+        exact = two_node_boltzmann(reservoir, ORDERS)
+        found = tm.distance_to_equilibrium(reservoir, [[1.0]], LIMIT).stationary[0]
+        drive = relaxation._stationary_drive(reservoir.drive([[1.0]]), reservoir.W, reservoir.dynamics)
+        plain = reservoir.dynamics.boltzmann_moments(drive[0], ORDERS)
+        assert np.abs(found - exact).max() < 0.2 * np.abs(plain - exact).max()
+
+    def test_a_cold_double_well_is_left_at_mean_field(self) -> None:
+        cold = tm.Dynamics(J2=-1.0, kT=0.02)
+        found = tm.distance_to_equilibrium(uncoupled([0.0, 0.1], cold), [[1.0]], LIMIT)
+        assert not found.second_order
+        np.testing.assert_allclose(found.stationary[0], cold.boltzmann_moments([0.0, 0.1], ORDERS), atol=1e-9)

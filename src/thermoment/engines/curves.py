@@ -104,7 +104,7 @@ def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> 
 def spline(h: Array, scale: float, values: Array, dtype: str) -> Shapes:
     """Columns of values (H, B) at increasing drives h from 0."""
     u = np.arcsinh(h / scale)
-    through = make_interp_spline(u, values, k=5)
+    through = make_interp_spline(u, values, k=7)
     points = np.arange(math.ceil(u[-1] * PER_UNIT) + 1)
     pieces = CubicSpline(points, through(points / PER_UNIT)).c
     return Shapes(jnp.asarray(np.dtype(dtype).type(scale)), jnp.asarray(np.moveaxis(pieces, 0, 1).astype(dtype)))

@@ -39,7 +39,7 @@ _TAIL_WIDTHS = 8.5
 # Cells of the coarse grid per thermal width, and at least and at most so many cells.
 _CELLS_PER_WIDTH, _LEAST_CELLS, _MOST_CELLS = 3.0, 120, 1500
 # Coarse cells below x = 0 at least: a delta under a strong drive first rings a little over the cells upstream.
-_MARGIN = 40
+_MARGIN = 50
 # Coarse time steps before the step doubles, from the start and back from the end; and the first of them, as a part of
 # the fastest time. At the end only the slow nodes matter: the fast ones hardly respond.
 _LEVELS = ((16, 0.1), (10, 0.4))
@@ -147,21 +147,27 @@ def times(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
 
 
 def halved(t: Array) -> Array:
-    """The time grid with every step cut in two."""
-    return np.sort(np.concatenate([t, (t[1:] + t[:-1]) / 2]))
+    """The time grid with every step cut in two; or a function on it, straight in between."""
+    found = np.empty(2 * len(t) - 1)
+    found[::2], found[1::2] = t, (t[1:] + t[:-1]) / 2
+    return found
 
 
-def weights(t: Array) -> Array:
-    """Trapezoid weights of an uneven grid."""
-    w = np.zeros_like(t)
-    w[1:] += np.diff(t) / 2
-    w[:-1] += np.diff(t) / 2
-    return w
+def inner(t: Array) -> Array:
+    """The integral over time of a product of two functions that are straight between the points of t: (T + 1, T + 1).
+
+    f @ inner(t) @ g is that integral, exactly.
+    """
+    step = np.diff(t)
+    diagonal = np.zeros_like(t)
+    diagonal[1:] += step / 3
+    diagonal[:-1] += step / 3
+    return np.diag(diagonal) + np.diag(step / 6, 1) + np.diag(step / 6, -1)
 
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """Time functions on a grid and the kernels built on them.
+    """Time functions, straight between the points of a grid, and the kernels built on them.
 
     phi: (1 + r, T + 1), phi[0] = 1 and the rest orthonormal on [0, t_final];
     fields: (K, 1 + r, 1 + r), symmetric: covariances G of a fluctuating field;
@@ -172,9 +178,9 @@ class Modes:
     fields: Array
     reactions: Array
 
-    def every_other(self) -> "Modes":
-        """The same on the grid that was halved."""
-        return Modes(self.phi[:, ::2], self.fields, self.reactions)
+    def halved(self) -> "Modes":
+        """The same functions on the halved grid."""
+        return Modes(np.apply_along_axis(halved, 1, self.phi), self.fields, self.reactions)
 
     def first_order(self, count: int) -> "Modes":
         """The first `count`, without kernels: what is of second order is not wanted."""
@@ -338,7 +344,7 @@ def solve(dynamics: Dynamics, h: float, cells: Grid, t: Array, parts: NDArray[np
     K = len(modes.fields)
     by_field, by_reaction = powers @ later[:K].T, powers @ later[K:].T
     # int phi_b(t) Cov(x(t), int_0^t phi_a x) dt, then both orders of time. Z_a sums to zero over x, so <x> drops out.
-    one_order = (weights(t) * modes.phi[:n_Z]) @ means[:, 1 + n_f : 1 + linear]
+    one_order = modes.phi[:n_Z] @ inner(t) @ means[:, 1 + n_f : 1 + linear]
     return Law(
         mean=means[:, 0],
         moments=powers @ P[0],

@@ -23,6 +23,7 @@ from thermoment.engines.single_node import (
     Modes,
     grid,
     halved,
+    inner,
     mean_and_memory,
     path,
     reach,
@@ -30,14 +31,13 @@ from thermoment.engines.single_node import (
     solve,
     substeps,
     times,
-    weights,
 )
 from thermoment.files import cache_folder, read_tensors, write_tensors
 from thermoment.physics import Dynamics
 
 Array = NDArray[np.float64]
 
-VERSION = 3
+VERSION = 5
 """Raised whenever a table changes for the same arguments."""
 RANGES = (20.0, 100.0)
 """Largest drives that tables are made for."""
@@ -146,14 +146,12 @@ def _digest(tensors: dict[str, NDArray[Any]]) -> str:
 
 def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
     """Solves the single node at every drive on two grids. Seconds on two cores."""
-    scale = _scale(dynamics)
+    scale = _scale(dynamics, t_final)
     h = scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS))
     coarse_t = times(dynamics, h_max, t_final)
     noiseless = path(dynamics, h, coarse_t)
     parts = substeps(dynamics, h, coarse_t, noiseless)
     low, high = reach(dynamics, h, noiseless)
-    # Both the cells and the time steps of the fine solution are half those of the coarse one.
-    fine_t, fine_parts = halved(coarse_t), np.repeat(parts, 2, axis=0)
 
     def cells(k: int, refine: int) -> Grid:
         return grid(dynamics, float(h[k]), low[k], high[k], t_final, refine)
@@ -165,25 +163,25 @@ def build(dynamics: Dynamics, t_final: float, h_max: float) -> Tables:
         return _collect(_each(one, range(_POINTS)), t, modes)
 
     scouts = np.linspace(0, _POINTS - 1, _SCOUTS).astype(int)
-    few = [(float(h[k]), cells(k, 1), fine_t, np.ones_like(fine_parts[:, k])) for k in scouts]
-    modes = _find_modes(dynamics, few, fine_t)
+    few = [(float(h[k]), cells(k, 1), coarse_t, np.ones_like(parts[:, k])) for k in scouts]
+    modes = _find_modes(dynamics, few, coarse_t)
+    # Both the cells and the time steps of the fine solution are half those of the coarse one.
     # What is of second order in the coupling needs no more than three digits: the coarse grid has them.
-    coarse, fine = (
-        laws(1, coarse_t, parts, modes.every_other()),
-        laws(2, fine_t, fine_parts, modes.first_order(1 + _MODES)),
-    )
+    coarse = laws(1, coarse_t, parts, modes)
+    fine = laws(2, halved(coarse_t), np.repeat(parts, 2, axis=0), modes.halved().first_order(1 + _MODES))
     found = coarse | {name: richardson(coarse[name][..., : fine[name].shape[-1]], fine[name]) for name in _FIRST_ORDER}
     # Not smooth in the cells: extrapolation would not help.
     found |= {name: fine[name] for name in ("quantiles", "missed")}
-    return _assemble(found, modes, np.array([scale]), h, fine_t)
+    return _assemble(found, modes, np.array([scale]), h, coarse_t)
 
 
 _FIRST_ORDER = ("moments", "response", "mean", "mean_response")
 
 
-def _scale(dynamics: Dynamics) -> float:
-    """The drive below which all is linear in h: kT over the thermal spread of x."""
-    return float(dynamics.kT / np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
+def _scale(dynamics: Dynamics, t_final: float) -> float:
+    """The drive below which all is linear in h: kT over the thermal spread, or what moves x so far until t_final."""
+    spread = float(np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
+    return max(dynamics.kT / spread, spread / (dynamics.mu * t_final))
 
 
 def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[np.intp]]], t: Array) -> Modes:
@@ -201,17 +199,17 @@ def _find_modes(dynamics: Dynamics, few: list[tuple[float, Grid, Array, NDArray[
 
     both = _each(lambda one: mean_and_memory(dynamics, *one), few)
     means, memories = (np.array(part) for part in zip(*both, strict=True))
-    w, constant = weights(t), np.ones((1, len(t)))
-    phi = _orthonormal(means, w, 1)
+    products, constant = inner(t), np.ones((1, len(t)))
+    phi = _orthonormal(means, products, 1)
     for count in _ENRICHMENT:
-        sizes = TYPICAL_COUPLING * np.sqrt(((means @ (w * phi).T) ** 2).mean(axis=0))
+        sizes = TYPICAL_COUPLING * np.sqrt(((means @ products @ phi.T) ** 2).mean(axis=0))
         responses = np.array([law.mean_response.T * sizes[:, None] for law in laws(phi)]).reshape(-1, len(t))
-        phi = _orthonormal(np.concatenate([means, responses]), w, count)
-    rest = memories - memories @ (w * phi).T @ phi
-    phi = np.concatenate([constant, phi, _orthonormal(rest, w, _MEMORIES)])
+        phi = _orthonormal(np.concatenate([means, responses]), products, count)
+    rest = memories - memories @ products @ phi.T @ phi
+    phi = np.concatenate([constant, phi, _orthonormal(rest, products, _MEMORIES)])
     found = laws(phi, kernels=1)  # the covariances come with kernels, whatever they are
     covariances = np.array([law.covariance for law in found])
-    responses = np.einsum("at,htb->hab", phi * w, np.array([law.mean_response for law in found]))
+    responses = np.array([phi @ products @ law.mean_response for law in found])
     return Modes(
         phi,
         np.concatenate([_pair_kernels(len(phi)), _leading(covariances, _FIELDS)]),
@@ -225,9 +223,11 @@ def _each(function: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]
         return list(pool.map(function, arguments))
 
 
-def _orthonormal(rows: Array, w: Array, count: int) -> Array:
-    """The `count` leading functions of time, orthonormal under the weights w, that make up the rows."""
-    return np.linalg.svd(rows * np.sqrt(w), full_matrices=False)[2][:count] / np.sqrt(w)
+def _orthonormal(rows: Array, products: Array, count: int) -> Array:
+    """The `count` leading functions of time, orthonormal under the inner product, that make up the rows."""
+    root = np.linalg.cholesky(products)
+    leading = np.linalg.svd(rows @ root, full_matrices=False)[2][:count]
+    return np.asarray(np.linalg.solve(root.T, leading.T).T)
 
 
 _PAIRS = [(a, b) for a in range(1 + _SQUARES) for b in range(a, 1 + _SQUARES)]
@@ -304,21 +304,16 @@ def _leading(kernels: Array, count: int) -> Array:
 
 def _collect(laws: list[Law], t: Array, modes: Modes) -> dict[str, Array]:
     """The laws with trajectories projected on the modes; drives first."""
-    project = modes.phi[1 : 1 + _MODES] * weights(t)
-
-    def projected(name: str) -> Array:
-        return np.asarray(np.einsum("at,ht...->ha...", project, np.array([getattr(law, name) for law in laws])))
-
-    mean = np.array([law.mean for law in laws])
-    inside = projected("mean")
-    missed = ((mean - inside @ modes.phi[1 : 1 + _MODES]) ** 2) @ weights(t) / t[-1]
-    found = {
-        name: np.array([getattr(law, name) for law in laws]) for name in ("moments", "response", "second", "quantiles")
-    }
-    found |= {name: np.array([getattr(law, name) for law in laws]) for name in ("reaction", "covariance")}
-    found |= {name: projected(name) for name in ("mean_response", "mean_second", "mean_reaction")}
-    kernel = np.einsum("at,htb->hab", modes.phi * weights(t), np.array([law.mean_response for law in laws]))
-    return found | {"mean": inside, "missed": missed, "kernel": kernel}
+    products, inside = inner(t), slice(1, 1 + _MODES)
+    project = modes.phi[inside] @ products
+    names = ("moments", "response", "second", "reaction", "covariance", "quantiles")
+    found = {name: np.array([getattr(law, name) for law in laws]) for name in names}
+    for name in ("mean", "mean_response", "mean_second", "mean_reaction"):
+        found[name] = np.array([project @ getattr(law, name) for law in laws])
+    found["kernel"] = np.array([modes.phi @ products @ law.mean_response for law in laws])
+    left = np.array([law.mean for law in laws]) - found["mean"] @ modes.phi[inside]
+    found["missed"] = np.einsum("ht,ts,hs->h", left, products, left) / t[-1]
+    return found
 
 
 def _assemble(found: dict[str, Array], modes: Modes, scale: Array, h: Array, t: Array) -> Tables:
