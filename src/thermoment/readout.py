@@ -21,7 +21,6 @@ import optax
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from thermoment.engines.curves import kept
 from thermoment.files import read_tensors, write_tensors
 from thermoment.projection import REPRODUCIBLE, batches, check_labels
 from thermoment.validation import check_array, check_integer, check_not_negative, check_positive, invalid
@@ -32,9 +31,13 @@ Features = NDArray[np.float32]
 SMALLEST_DEVIATION = 1e-12
 """A feature that varies less than this over the training set is only centred."""
 _ROWS_AT_ONCE = 4096
-LARGEST_GRADIENT = 1e-5
-"""Where `fit_converged` stops: no component of the gradient is larger."""
-_MOST_ITERATIONS = 5000
+LARGEST_GRADIENT = 2e-5
+"""Where `fit_converged` stops: no component of the gradient is larger, in variables in which the loss is round."""
+_ROWS_IN_BLOCK = 1024  # which the caches of a processor hold
+_MOST_ITERATIONS = 1000
+# p (1 - p) of a typical image: the curvature of the loss along a feature of variance 1. Ten times more or less cost a
+# tenth more iterations.
+_CURVATURE = 0.03
 
 
 @dataclass(frozen=True)
@@ -192,26 +195,48 @@ def fit_converged(
     l2 = check_positive("l2", l2)
     labels = check_labels(labels, len(features))
     scaling = Scaling.fit(features)
-    x, y = jnp.asarray(scaling.apply(features)), jnp.asarray(labels, jnp.int32)
     shape = (features.shape[1] + 1, int(labels.max()) + 1)
     begin = np.zeros(shape) if start is None else np.vstack([start.weights.T, start.bias])
     if begin.shape != shape:
         raise invalid("start", f"be a readout of {shape[0] - 1} features and {shape[1]} classes", start)
+    x = scaling.apply(features)
+    root = _curvature_root(x, l2)
+    back = np.linalg.inv(root).T
+    blocks = [jnp.asarray(_in_blocks(array)) for array in (x, np.eye(shape[1], dtype=np.float32)[labels])]
+    stretch = jnp.asarray(back, jnp.float32)
 
     def loss(flat: Array) -> tuple[float, Array]:
-        value, gradient = _loss_and_gradient(flat.reshape(shape).astype(np.float32), x, y, l2)
+        value, gradient = _loss_and_gradient(flat.reshape(shape).astype(np.float32), stretch, *blocks, l2)
         return float(value), np.asarray(gradient, np.float64).ravel()
 
     options = {"maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS, "gtol": LARGEST_GRADIENT, "ftol": 0.0}
-    found = minimize(loss, begin.ravel(), jac=True, method="L-BFGS-B", options={**options, "maxcor": 20})
+    found = minimize(loss, (root.T @ begin).ravel(), jac=True, method="L-BFGS-B", options={**options, "maxcor": 20})
     # In single precision the line search may stop a little before the tolerance: that is as flat as it gets.
     if not np.abs(found.jac).max() < 10 * LARGEST_GRADIENT:
         raise RuntimeError(
             f"The readout did not converge in {found.nit} iterations: its largest gradient is "
             f"{np.abs(found.jac).max():.1e}, and {LARGEST_GRADIENT:.0e} was asked. A larger l2 helps."
         )
-    parameters = found.x.reshape(shape)
+    parameters = back @ found.x.reshape(shape)
     return Readout(parameters[:-1].T.copy(), parameters[-1].copy(), scaling)
+
+
+def _curvature_root(x: Features, l2: float) -> Array:
+    """Lower triangular R (F + 1, F + 1) for standardised features (S, F), the bias last.
+
+    R R^T is about the curvature of the loss for every class, so the loss is nearly round in R^T weights. Powers of one
+    x are so much alike that descent in the weights themselves takes several times as long.
+    """
+    square = np.asarray(jnp.matmul(x.T, x, precision="highest"), np.float64) / len(x)
+    curvature = np.diag(np.append(np.full(x.shape[1], l2), _CURVATURE))
+    curvature[:-1, :-1] += _CURVATURE * square
+    return np.linalg.cholesky(curvature)
+
+
+def _in_blocks(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(S, n) as (blocks, rows, n), filled up with zeros."""
+    missing = -len(rows) % _ROWS_IN_BLOCK
+    return np.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1])
 
 
 def _parts(features: NDArray[Any]) -> list[NDArray[Any]]:
@@ -241,12 +266,26 @@ def _epoch(
 
 
 @partial(jax.jit, compiler_options=REPRODUCIBLE)
-def _loss_and_gradient(parameters: jax.Array, x: jax.Array, y: jax.Array, l2: float) -> tuple[jax.Array, jax.Array]:
-    """Loss and gradient for parameters (F + 1, C), the last row the bias. By hand: half the time of a derivative."""
+def _loss_and_gradient(
+    stretched: jax.Array, stretch: jax.Array, x: jax.Array, target: jax.Array, l2: float
+) -> tuple[jax.Array, jax.Array]:
+    """Loss and its gradient in `stretched` (F + 1, C), where stretch @ stretched are the weights and, last, the bias.
+
+    By hand and in blocks, each read once for both: a quarter of a derivative's time. A target of zeros is no image.
+    """
+    parameters = jnp.matmul(stretch, stretched, precision="highest")
     weights, bias = parameters[:-1], parameters[-1]
-    logits = jnp.matmul(x, weights, precision="highest") + bias
-    log_p = jax.nn.log_softmax(kept(logits))
-    loss = -jnp.take_along_axis(log_p, y[:, None], 1).mean() + l2 / 2 * jnp.sum(weights**2)
-    error = kept((jnp.exp(log_p) - jax.nn.one_hot(y, len(bias))) / len(x))
-    slope = jnp.matmul(error.T, x, precision="highest").T + l2 * weights
-    return loss, jnp.concatenate([slope, error.sum(0)[None]])
+
+    def add(sums: Any, block: Any) -> Any:
+        x, target = block
+        log_p = jax.nn.log_softmax(jnp.matmul(x, weights, precision="highest") + bias)
+        error = jnp.exp(log_p) * target.sum(1, keepdims=True) - target
+        slope = jnp.matmul(error.T, x, precision="highest")
+        return jax.tree.map(jnp.add, sums, ((log_p * target).sum(), slope, error.sum(0))), None
+
+    nothing = jnp.zeros(()), jnp.zeros(weights.T.shape), jnp.zeros(bias.shape)
+    (log_p, slope, offset), _ = jax.lax.scan(add, nothing, (x, target))
+    count = target.sum()
+    gradient = jnp.concatenate([slope.T / count + l2 * weights, offset[None] / count])
+    loss = l2 / 2 * jnp.sum(weights**2) - log_p / count
+    return loss, jnp.matmul(stretch.T, gradient, precision="highest")

@@ -96,6 +96,7 @@ def train(
     n_train = len(x) - options.validation
     dynamics = reservoirs[0].dynamics if options.kT is None else replace(reservoirs[0].dynamics, kT=options.kT)
     t_final = protocol.t_final if options.t_final is None else options.t_final
+    _check_machine(reservoirs[0], replace(protocol, dt=t_final, t_final=t_final), options, dynamics)
     node = machine(dynamics, t_final, protocol.orders)
     n_replicas = protocol.n_replicas if options.n_replicas is None else options.n_replicas
     plan = Plan(
@@ -105,7 +106,6 @@ def train(
         tuple(image_shape or x.shape[1:]),
         options.epochs * -(-n_train // options.batch_size),
     )
-    _check_machine(reservoirs[0], replace(protocol, dt=t_final, t_final=t_final), options, dynamics)
     key = _key(options.seed)
     state, fixed = _start(plan, reservoirs, node, x[:n_train], int(y.max()) + 1, key)
     arrays = [array for reservoir in reservoirs for array in (reservoir.W, reservoir.K, reservoir.b)]
