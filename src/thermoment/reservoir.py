@@ -18,13 +18,14 @@ from thermoment.validation import (
     check_integer,
     check_not_negative,
     check_positive,
+    check_shape,
     invalid,
 )
 
 MAX_ORDER = 8
 _WORD = 2**32 - 1
 # Rows per matrix product in `drive`. A BLAS may sum in another order for another shape, so every product has the same.
-_DRIVE_ROWS = 64
+_DRIVE_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -153,14 +154,16 @@ class Reservoir:
 
     def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on the others."""
-        inputs = check_array("inputs", inputs, ("S", self.n_inputs))
-        drive = np.empty((len(inputs), self.n_nodes))
+        images = check_shape("inputs", inputs, ("S", self.n_inputs))
+        drive = np.empty((len(images), self.n_nodes))
         rows = np.zeros((_DRIVE_ROWS, self.n_inputs))
-        for start in range(0, len(inputs), _DRIVE_ROWS):
-            part = inputs[start : start + _DRIVE_ROWS]
-            rows[: len(part)] = part
-            with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(images), _DRIVE_ROWS):
+                part = images[start : start + _DRIVE_ROWS]
+                rows[: len(part)] = part
                 drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
+        if not np.isfinite(drive).all():  # as from any input that is not
+            check_array("inputs", images, images.shape)
         return check_array("drive", drive, drive.shape)
 
     def save(self, path: str | PathLike[str]) -> None:

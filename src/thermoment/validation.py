@@ -56,19 +56,24 @@ def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
 
     A letter in `shape` stands for any length above zero, the same letter for the same length.
     """
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError
-        array = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
-        raise invalid(argument, "be a real array", f"of type {type(value).__name__}") from None
-    if not _fits(array.shape, shape):
-        wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")
+    array = check_shape(argument, value, shape).astype(np.float64, copy=False)
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise invalid(argument, "be finite", f"{array[where]} at index {where}")
+    return array
+
+
+def check_shape(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[Any]:
+    """`value` as an array of real numbers of `shape`, in whatever type they come."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.array(None)
+    if array.dtype.kind not in "fiub":
+        raise invalid(argument, "be a real array", f"of type {type(value).__name__}")
+    if not _fits(array.shape, shape):
+        wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")
     return array
 
 
