@@ -13,8 +13,13 @@ MNIST = {"name": "mnist", "n_train": 60_000, "n_test": 10_000, "n_inputs": 784, 
 DIGITS = {"name": "digits", "n_train": 1297, "n_test": 500, "n_inputs": 64, "n_classes": 10, "sha256": "cd" * 32}
 
 
-def numbers(names: Sequence[str], total: int, rate: float | None, seed: int, orders: Sequence[int]) -> dict[str, Any]:
-    """What `analyse` makes of random predictions; `rate` of wrong ones, or fewer for more reservoirs and orders."""
+def numbers(
+    names: Sequence[str], total: int, rate: float | None, seed: int, orders: Sequence[int], *, trained: bool = False
+) -> dict[str, Any]:
+    """What `analyse` makes of random predictions; `rate` of wrong ones, or fewer for more reservoirs and orders.
+
+    `trained` adds all reservoirs under the head they were trained with, sampled and predicted.
+    """
     rng = np.random.default_rng(seed)
     labels = rng.integers(10, size=total)
     hard, own = rng.normal(size=total), {name: rng.normal(size=total) for name in names}
@@ -30,6 +35,8 @@ def numbers(names: Sequence[str], total: int, rate: float | None, seed: int, ord
 
     fits: tuple[Fit, ...] = ("sgd", "converged")
     models = [model for fit in fits for model in paper_models(names, orders, fit)]
+    heads: tuple[Fit, ...] = ("trained", "predicted") if trained else ()
+    models += [Model(tuple(names), tuple(orders), "feature", fit) for fit in heads]
     return analyse(labels, {model: predicted(model) for model in models}, dict.fromkeys(names, 16))
 
 
@@ -60,6 +67,7 @@ def results(
     rate: float | None = None,
     orders: Sequence[int] = (1, 2, 4),
     repeats: int = 0,
+    trained: bool = False,
 ) -> dict[str, Any]:
     """A results.json."""
     total = dataset["n_test"]
@@ -70,7 +78,7 @@ def results(
         "engine": "xla",
         "settings": settings(names, orders),
         "clip_count": 0,
-        **numbers(names, total, rate, 0, orders),
+        **numbers(names, total, rate, 0, orders, trained=trained),
         "error": None,
     }
     if repeats:

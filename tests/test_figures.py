@@ -177,6 +177,11 @@ class TestErrorSets:
             [100 - correct / 100 for correct in paper.CORRECT.values()]
         )
 
+    def test_no_diamond_is_cut_off(self) -> None:
+        given = results(dataset=MNIST, rate=0.005)
+        bars = self.figure(given).axes[2]
+        assert bars.get_xlim()[1] > max(self.diamonds(given))
+
     def test_of_very_many_models_only_singles_and_all(self) -> None:
         given = results(tuple(f"K{k}" for k in range(1, 6)))
         labels = [tick.get_text() for tick in self.figure(given).axes[2].get_yticklabels()]

@@ -119,7 +119,7 @@ def test_results_tell_how_training_ended(finished: Path) -> None:
     rows = [(row["model"], row["readout"]) for row in results["accuracy"]]
     assert rows.count(("K1+K2", "trained")) == rows.count(("K1+K2", "predicted")) == 1
     assert ("K1", "trained") not in rows
-    assert "With the head as trained it is" in (finished / "report.html").read_text("utf-8")
+    assert "with the head they were trained with" in (finished / "report.html").read_text("utf-8")
     assert read(finished / "experiment.toml").finite_time is not None
 
 

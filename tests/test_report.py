@@ -107,6 +107,18 @@ class TestNumbers:
             )
             assert f"{ours}|{theirs}" in words
 
+    def test_a_machine_as_trained_comes_first(self, tmp_path: Path) -> None:
+        given = results(trained=True)
+        given["settings"]["finite_time"] = {"epochs": 100}
+        words = report(tmp_path, given).words
+        row = next(row for row in given["accuracy"] if row["readout"] == "trained")
+        percent = f"{100 * row['accuracy']:.2f}"
+        assert words.index("As trained") < words.index(percent) < words.index("Best single")
+        assert f"{row['correct']} of {row['total']} test samples correctly: {percent}" in words
+        assert f"K1+K2+K3|144|{row['correct']}|{percent}|{formatting.percents(row['ci95'])}" in words
+        # No head was trained for single reservoirs, so there are no regions of it.
+        assert "Wrong in|SGD|Converged ||K1|" in words
+
     def test_one_readout_alone(self, tmp_path: Path) -> None:
         given = results()
         for key in ("accuracy", "mcnemar", "differences", "jaccard", "regions"):

@@ -158,7 +158,9 @@ def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool
     by_fit = {fit: group for fit, group in by_fit.items() if group}
     models = list(dict.fromkeys(replace(model_of(row), readout="sgd") for row in rows))
     thickness = 0.74 / len(by_fit)
-    limit = max(100 * (1 - row["ci95"][0]) for row in rows) * 1.04
+    theirs = {n: paper.correct(model) for n, model in enumerate(models)} if published else {}
+    known = {n: 100 * (1 - correct / paper.N_TEST) for n, correct in theirs.items() if correct is not None}
+    limit = 1.04 * max([*known.values(), *(100 * (1 - row["ci95"][0]) for row in rows)])
     for k, (fit, group) in enumerate(by_fit.items()):
         for row in group:
             y = models.index(replace(model_of(row), readout="sgd")) - 0.37 + (k + 0.5) * thickness
@@ -170,8 +172,6 @@ def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool
             axes.plot([low, high], [y, y], color="white", linewidth=2.2, solid_capstyle="butt")
             axes.plot([low, high], [y, y], color=INK, linewidth=0.9)
             axes.text(limit, y, f" {100 * row['accuracy']:.2f}", va="center", ha="left", fontsize=6.5)
-    theirs = {n: paper.correct(model) for n, model in enumerate(models)} if published else {}
-    known = {n: 100 * (1 - correct / paper.N_TEST) for n, correct in theirs.items() if correct is not None}
     if known:
         axes.plot(
             list(known.values()), list(known), "D", color="white", markeredgecolor=INK, markersize=4.2,

@@ -104,6 +104,8 @@ def _tiles(table: findings.Table) -> list[dict[str, Any]]:
     tiles = [{"name": name, "row": table.rows[m][fit]} for name, m in whole if m is not None and fit in table.rows[m]]
     if best is not None and len(table.joined.reservoirs) > 1:
         tiles.insert(1, {"name": f"Best single, {best['model']}", "row": best})
+    if "trained" in table.rows[table.joined]:
+        tiles[0] = {"name": "As trained", "row": table.rows[table.joined]["trained"]}
     return tiles
 
 

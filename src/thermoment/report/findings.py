@@ -23,6 +23,7 @@ from thermoment.statistics import Interval
 Results = Mapping[str, Any]
 Row = Mapping[str, Any]
 _LEVEL = 0.05
+REFITTED: tuple[Fit, ...] = ("sgd", "converged")
 
 _OPEN = {
     "optimiser": "which optimiser trains the input projections",
@@ -50,6 +51,16 @@ class Table:
     @property
     def fits(self) -> list[Fit]:
         return [fit for fit in FITS if any(fit in group for group in self.rows.values())]
+
+    @property
+    def refitted(self) -> list[Fit]:
+        """Readouts that were fitted to the features of a finished machine."""
+        return [fit for fit in self.fits if fit in REFITTED]
+
+    @property
+    def as_trained(self) -> list[Model]:
+        """Models under the head that their reservoirs were trained with."""
+        return [model for model, group in self.rows.items() if "trained" in group]
 
     @property
     def joined(self) -> Model:
@@ -163,11 +174,14 @@ def differences(results: Results) -> list[str]:
 def reasons(results: Results) -> list[str]:
     """Why a faithful run can differ from the paper: what it leaves open, with what was chosen here, and chance."""
     training = results["settings"].get("training", {})
+    through_time = results["settings"].get("finite_time")
     left_open = [f"{what} (here: {training[key]})" for key, what in _OPEN.items() if key in training]
     joined = Table.of(results["accuracy"])
     row = next(iter(joined.rows[joined.joined].values()))
     scatter = (row["total"] * row["accuracy"] * (1 - row["accuracy"])) ** 0.5
     found = [f"The paper does not say {listing(left_open, 'or')}. Each choice gives another K."] if left_open else []
+    if through_time:
+        found = ["The paper trains K through a static stand-in; here K was trained through the finite-time moments."]
     return [
         *found,
         "It gives seeds, but not the generators they feed: W, K, b, the order of the batches and the noise have the "
@@ -213,29 +227,25 @@ def n_repeats(results: Results) -> int:
 
 
 def _headline(table: Table, fit: Fit) -> str:
-    row = table.rows[table.joined][fit]
+    rows = table.rows[table.joined]
     names = table.joined.reservoirs
     who = f"All {len(names)} reservoirs joined" if len(names) > 1 else f"Reservoir {names[0]}"
     verb = "classify" if len(names) > 1 else "classifies"
-    text = (
-        f"{who} {verb} {row['correct']} of {row['total']} test samples correctly: {percent(row['accuracy'])} "
+    first = "trained" if "trained" in rows else fit
+    row, text = rows[first], f"{who} {verb} "
+    text += (
+        f"{row['correct']} of {row['total']} test samples correctly: {percent(row['accuracy'])} "
         f"(95 % interval {percents(row['ci95'])})"
     )
-    other = table.rows[table.joined].get("converged")
-    if fit == "sgd" and other:
-        text += f"; with the readout fitted to convergence, {percent(other['accuracy'])}"
-    return text + "." + _as_trained(table)
-
-
-def _as_trained(table: Table) -> str:
-    """The joined model under the head that its reservoirs were trained with, sampled and predicted."""
-    rows = table.rows[table.joined]
-    if "trained" not in rows:
-        return ""
-    text = f" With the head as trained it is {percent(rows['trained']['accuracy'])}"
-    if "predicted" in rows:
-        text += f"; the moments without sampling predict {percent(rows['predicted']['accuracy'])}"
-    return text + "."
+    others: dict[Fit, str] = {
+        "predicted": "their moments without sampling predict {}",
+        "sgd": "with the paper's readout fitted to the finished machine, {}",
+        "converged": "with the readout fitted to convergence, {}",
+    }
+    if first == "trained":
+        text += " with the head they were trained with"
+    parts = [words.format(percent(rows[f]["accuracy"])) for f, words in others.items() if f in rows and f != first]
+    return "; ".join([text, *parts]) + "."
 
 
 def _joining(results: Results, table: Table, fit: Fit) -> list[str]:

@@ -45,14 +45,19 @@ def run_tables(results: Results) -> dict[str, Any]:
     """All tables of a run, by the name the template calls them."""
     table, beside = Table.of(results["accuracy"]), bool(compare(results))
     sizes = {reservoir["name"]: reservoir["n_nodes"] for reservoir in results["settings"]["reservoirs"]}
-    lines = {model: _line(table, model, sizes, beside) for model in table.rows}
+    lines = {model: _line(table, model, sizes, beside, table.refitted) for model in table.rows}
+    wanted: list[Fit] = [fit for fit in table.fits if fit not in table.refitted]
+    regions = [fit for fit in table.fits if any(row["readout"] == fit for row in results["regions"])]
     return {
+        "as_trained": [_line(table, model, sizes, beside, wanted) for model in table.as_trained],
+        "as_trained_fits": wanted,
         "reservoirs": _bold_best([lines[model] for model in table.ablation]),
         "fusion": _fusion(table, lines, beside),
         "orders": [lines[model] for model in table.orders],
         "overlaps": _overlaps(results, beside),
         "tests": _tests(results, beside),
-        "regions": _regions(results, table.fits),
+        "regions": _regions(results, regions),
+        "regions_fits": regions,
         "seeds": _seeds(results.get("repeats") or (), beside),
     }
 
@@ -114,11 +119,11 @@ def _stage(stage: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {written(key, value)}" for key, value in stage.items())
 
 
-def _line(table: Table, model: Model, sizes: Mapping[str, int], beside: bool) -> Line:
+def _line(table: Table, model: Model, sizes: Mapping[str, int], beside: bool, fits: Sequence[Fit]) -> Line:
     each = [len(model.orders) * sizes[name] for name in model.reservoirs if name in sizes]
     features = " + ".join(map(str, each)) if model.fusion == "logit" else str(sum(each))
     published = paper.correct(model) if beside else None
-    return Line(table.label(model), features, published, [Cell(table.rows[model].get(fit)) for fit in table.fits])
+    return Line(table.label(model), features, published, [Cell(table.rows[model].get(fit)) for fit in fits])
 
 
 def _bold_best(lines: Sequence[Line]) -> list[Line]:
@@ -142,7 +147,7 @@ def _fusion(table: Table, lines: Mapping[Model, Line], beside: bool) -> list[Lin
     """The best single reservoir, which may be another for each readout; averaged logits; all joined."""
     if len(table.joined.reservoirs) < 2:
         return []
-    best = [table.best_single(fit) for fit in table.fits]
+    best = [table.best_single(fit) for fit in table.refitted]
     found = []
     if any(best):
         cells = [Cell(row, note=row["model"] if row else "") for row in best]
