@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
+from thermoment import readout as module
 from thermoment.projection import batches
 from thermoment.readout import Readout, Scaling, Sgd, average_logits, classes, fit_converged, fit_sgd
 
@@ -60,13 +62,32 @@ def test_the_converged_fit_is_scikit_learns_logistic_regression() -> None:
     ours = fit_converged(FEATURES, LABELS, l2)
     x = Scaling.fit(FEATURES).apply(FEATURES).astype(np.float64)
     theirs = LogisticRegression(C=1 / (l2 * len(x)), tol=1e-9, max_iter=20000).fit(x, LABELS)
-    # Strong convexity: |w - w*| is at most the gradient left over divided by l2, here about 1e-5 sqrt(650) / 1e-3.
+    # Strong convexity: l2 |w - w*|^2 is at most twice what the loss is above its minimum, here some 1e-9.
     np.testing.assert_allclose(ours.weights, theirs.coef_, atol=5e-3)
     np.testing.assert_array_equal(ours.predict(FEATURES), theirs.predict(x))
     (sgd,) = fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=20))
     np.testing.assert_allclose(fit_converged(FEATURES, LABELS, l2, start=sgd).weights, theirs.coef_, atol=5e-3)
     with pytest.raises(ValueError, match="`start` must be a readout of 63 features"):
         fit_converged(FEATURES[:, 1:], LABELS, l2, start=sgd)
+
+
+def test_a_fit_that_stops_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_ITERATIONS", 3)
+    with pytest.raises(RuntimeError, match="did not converge in 3 iterations: its loss is still about"):
+        fit_converged(FEATURES, LABELS)
+
+
+def test_a_handful_of_samples_converges_as_far_as_single_precision_goes() -> None:
+    few, labels, l2 = FEATURES[:40], LABELS[:40], 1e-4
+    x = Scaling.fit(few).apply(few).astype(np.float64)
+    theirs = LogisticRegression(C=1 / (l2 * 40), tol=1e-9, max_iter=20000).fit(x, labels)
+
+    def loss(weights: np.ndarray, bias: np.ndarray) -> float:
+        right = log_softmax(x @ weights.T + bias, axis=1)[np.arange(40), labels]
+        return float(l2 / 2 * (weights**2).sum() - right.mean())
+
+    ours = fit_converged(few, labels, l2)
+    assert 0 < loss(ours.weights, ours.bias) - loss(theirs.coef_, theirs.intercept_) < 2e-6
 
 
 def test_many_epochs_of_small_steps_reach_the_converged_fit() -> None:
