@@ -176,3 +176,18 @@ def test_long_sampling_is_noted_once_a_reservoir(tiny: Path, tmp_path: Path, mon
     monkeypatch.setattr(runner, "_LONG_SECONDS", 0.0)
     done = call("run", tiny, "--out", tmp_path / "run")
     assert done.stderr.count("hours with reference. The engine meanfield") == 2
+
+
+def test_bench_measures_what_is_asked_for() -> None:
+    done = call("bench", "--engine", "meanfield", "--seconds", "0.01", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    (speed,) = found["speeds"]
+    assert speed["engine"] == "meanfield"
+    assert speed["paper_seconds"] == pytest.approx(210_000 / speed["images_per_second"])
+    assert "meanfield: round 3 of 3" in done.stderr
+    table = call("bench", "--engine", "meanfield", "--seconds", "0.01")
+    assert "meanfield" in table.stdout
+    wrong = call("bench", "--engine", "abacus")
+    assert wrong.exit_code == 2
+    assert "must be one of reference, xla, native, cuda, meanfield, but was 'abacus'" in wrong.stderr

@@ -183,7 +183,10 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
     """Measure every engine here at the paper's size: its speed, its share of the machine's limit, the paper's time."""
     from thermoment import benchmark, display
+    from thermoment.engines import engines
 
+    for name in names:
+        _check_engine(name, engines())
     found = benchmark.measure(names or None, seconds=seconds, report=_note)
     if as_json:
         click.echo(found.as_json())
@@ -229,10 +232,13 @@ def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> 
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     chosen = engine or experiment.engine
-    known = ["auto", *engines()]
-    if chosen not in known:
-        raise click.UsageError(f"The engine must be one of {', '.join(known)}, but was {chosen!r}.")
+    _check_engine(chosen, ["auto", *engines()])
     return replace(experiment, engine=chosen)
+
+
+def _check_engine(name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise click.UsageError(f"The engine must be one of {', '.join(known)}, but was {name!r}.")
 
 
 def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> None:
