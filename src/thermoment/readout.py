@@ -201,10 +201,10 @@ def fit_converged(
     begin = np.zeros(shape) if start is None else np.vstack([start.weights.T, start.bias])
     if begin.shape != shape:
         raise invalid("start", f"be a readout of {shape[0] - 1} features and {shape[1]} classes", start)
-    x = scaling.apply(features)
-    root = _curvature_root(x, l2)
+    one_hot = np.eye(shape[1], dtype=np.float32)[labels]
+    blocks = [jnp.asarray(_in_blocks(array)) for array in (scaling.apply(features), one_hot)]
+    root = _curvature_root(blocks[0], len(features), l2)
     back = np.linalg.inv(root).T
-    blocks = [jnp.asarray(_in_blocks(array)) for array in (x, np.eye(shape[1], dtype=np.float32)[labels])]
     stretch = jnp.asarray(back, jnp.float32)
 
     def loss(flat: Array) -> tuple[float, Array]:
@@ -224,13 +224,14 @@ def fit_converged(
     return Readout(parameters[:-1].T.copy(), parameters[-1].copy(), scaling)
 
 
-def _curvature_root(x: Features, l2: float) -> Array:
-    """Lower triangular R (F + 1, F + 1) for standardised features (S, F), the bias last.
+def _curvature_root(blocks: jax.Array, n_samples: int, l2: float) -> Array:
+    """Lower triangular R (F + 1, F + 1) for standardised features (blocks, rows, F), the bias last.
 
     R R^T is about the curvature of the loss for every class, so the loss is nearly round in R^T weights. Powers of one
     x are so much alike that descent in the weights themselves takes several times as long.
     """
-    square = np.asarray(jnp.matmul(x.T, x, precision="highest"), np.float64) / len(x)
+    x = blocks.reshape(-1, blocks.shape[-1])
+    square = np.asarray(jnp.matmul(x.T, x, precision="highest"), np.float64) / n_samples
     curvature = np.diag(np.append(np.full(x.shape[1], l2), _CURVATURE))
     curvature[:-1, :-1] += _CURVATURE * square
     return np.linalg.cholesky(curvature)
