@@ -1,8 +1,6 @@
 """Runs that train through the finite-time moments: files, readouts, resuming after kills, what changes what."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
+from runs import contents, experiment, killed
 from thermoment import experiment as experiments
 from thermoment import runner
 from thermoment.classifiers import load_predictions
@@ -59,9 +58,7 @@ BOTH = Model(("K1", "K2"), (1, 2, 4), "feature", "trained")
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    path = tmp_path_factory.mktemp("experiment") / "tiny.toml"
-    path.write_text(TINY, "utf-8")
-    return read(path)
+    return experiment(TINY, tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +67,6 @@ def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     runner.run(tiny, folder)
     return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    found.pop("timings.json", None)
-    return found
 
 
 def test_the_run_has_weights_heads_and_histories_and_verifies(finished: Path) -> None:
@@ -160,12 +151,7 @@ def test_interrupted_in_the_middle_of_training_it_goes_on_from_its_checkpoint(
 
 
 def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY, "utf-8")
-    program = Path(__file__).with_name("killed.py")
-    command = [sys.executable, str(program), str(tmp_path), str(tmp_path / "tiny.toml"), "20260609", "6"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = killed(TINY, tmp_path, kills=6)
     whole = contents(tmp_path / "whole/run")
     for number in range(said["finished"]):
         assert contents(tmp_path / f"killed-{number}/run") == whole

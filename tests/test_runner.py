@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
+from runs import contents, experiment, killed
 from thermoment import files, runner
 from thermoment.classifiers import columns, load_predictions, readout_file
 from thermoment.experiment import Experiment, read
@@ -52,9 +52,7 @@ FILES = {"experiment.toml", "results.json", "predictions.npz", "environment.json
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    path = tmp_path_factory.mktemp("experiment") / "tiny.toml"
-    path.write_text(TINY, "utf-8")
-    return read(path)
+    return experiment(TINY, tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +61,6 @@ def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     runner.run(tiny, folder)
     return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files but the clock's."""
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    found.pop("timings.json", None)
-    return found
 
 
 class Heard:
@@ -256,12 +247,7 @@ def test_a_full_disk_loses_nothing(
 
 
 def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY, "utf-8")
-    program = Path(__file__).with_name("killed.py")
-    command = [sys.executable, str(program), str(tmp_path), str(tmp_path / "tiny.toml"), "20260609", "20"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = killed(TINY, tmp_path, kills=20)
     assert said["kills"] >= 20
     whole = contents(tmp_path / "whole/run")
     assert verify(tmp_path / "whole/run") == []
