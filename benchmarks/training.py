@@ -10,23 +10,23 @@ work can be split over calls, and over files, which figures.py joins. `--data` a
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from machine import describe
-from numpy.typing import NDArray
 
 import thermoment as tm
-from thermoment import data
+from thermoment import data, projections
+from thermoment.context import Context
+from thermoment.data import Dataset
 from thermoment.experiment import Experiment, read
 from thermoment.files import write_whole
-from thermoment.finite_time import FiniteTime, train
-from thermoment.projection import train_side_by_side
 from thermoment.readout import Readout, average_logits, classes, fit_converged
 
 INGREDIENTS: dict[str, tuple[str, ...]] = {
@@ -55,116 +55,49 @@ Job = tuple[dict[str, Any], Callable[[], int]]
 
 
 @dataclass(frozen=True)
-class Task:
-    """Images to train on, and those held out."""
-
-    x: NDArray[np.float32]
-    y: NDArray[np.int64]
-    image_shape: tuple[int, ...]
-    held_out: int
-
-    @property
-    def trained_on(self) -> slice:
-        return slice(0, len(self.x) - self.held_out)
-
-    @property
-    def judged_by(self) -> slice:
-        return slice(len(self.x) - self.held_out, len(self.x))
-
-
-@dataclass(frozen=True)
 class Machine:
-    """Reservoirs with one head for all of them, or one for each."""
+    """Reservoirs with one head for all of them, or one for each; without one if trained by the static surrogates."""
 
     reservoirs: tuple[tm.Reservoir, ...]
     heads: tuple[Readout, ...]
 
-    def correct(self, task: Task, protocol: tm.Protocol, engine: str) -> int:
+    def correct(self, dataset: Dataset, protocol: tm.Protocol, engine: str) -> int:
         """How many of the images held out it gets right."""
-        blocks = features(self.reservoirs, task, task.judged_by, protocol, engine)
+        blocks = self._features(dataset.x_test, dataset.n_train, protocol, engine)
         if len(self.heads) == 1:
             found = self.heads[0].predict(np.concatenate(blocks, axis=1))
         else:
             found = classes(average_logits(self.heads, blocks))
-        return int((found == task.y[task.judged_by]).sum())
+        return int((found == dataset.y_test).sum())
 
-    def refitted(self, task: Task, protocol: tm.Protocol, engine: str) -> "Machine":
+    def refitted(self, dataset: Dataset, protocol: tm.Protocol, engine: str) -> "Machine":
         """The same reservoirs under one head fitted to what they show now."""
-        blocks = features(self.reservoirs, task, task.trained_on, protocol, engine)
-        return Machine(self.reservoirs, (fit_converged(np.concatenate(blocks, axis=1), task.y[task.trained_on]),))
+        features = np.concatenate(self._features(dataset.x_train, 0, protocol, engine), axis=1)
+        return replace(self, heads=(fit_converged(features, dataset.y_train),))
 
     def at(self, kT: float) -> "Machine":
         """The same at another temperature."""
-        return replace(self, reservoirs=tuple(replace(r, dynamics=replace(r.dynamics, kT=kT)) for r in self.reservoirs))
+        moved = (replace(r, dynamics=replace(r.dynamics, kT=kT)) for r in self.reservoirs)
+        return replace(self, reservoirs=tuple(moved))
 
-
-def features(
-    reservoirs: Sequence[tm.Reservoir], task: Task, rows: slice, protocol: tm.Protocol, engine: str
-) -> list[Any]:
-    """Every reservoir's features of some images, as float32."""
-    ids = np.arange(len(task.x), dtype=np.uint64)[rows]
-    return [
-        tm.simulate(r, task.x[rows], protocol, engine=engine, sample_ids=ids).features().astype(np.float32)
-        for r in reservoirs
-    ]
-
-
-def drawn(experiment: Experiment, task: Task) -> list[tm.Reservoir]:
-    """The reservoirs of an experiment before any training."""
-    return [
-        tm.Reservoir.draw(
-            plan.n_nodes,
-            task.x.shape[1],
-            seed=plan.seed,
-            s_W=plan.s_W,
-            s_K=plan.s_K,
-            s_b=plan.s_b,
-            stream=stream,
-            dynamics=experiment.dynamics,
-        )
-        for stream, plan in enumerate(experiment.reservoirs)
-    ]
-
-
-def made(experiment: Experiment, task: Task, engine: str) -> Machine:
-    """The trained machine of an experiment."""
-    start = drawn(experiment, task)
-    if experiment.finite_time is None:
-        return static(experiment, start, task).refitted(task, experiment.protocol, engine)
-    options: FiniteTime = replace(experiment.finite_time, validation=task.held_out)
-    groups = [start] if options.joint else [[reservoir] for reservoir in start]
-    found = [
-        train(
-            group,
-            task.x,
-            task.y,
-            experiment.protocol,
-            replace(options, seed=options.seed + number),
-            image_shape=task.image_shape,
-        )
-        for number, group in enumerate(groups)
-    ]
-    return Machine(tuple(r for one in found for r in one.reservoirs), tuple(one.readout for one in found))
-
-
-def static(experiment: Experiment, start: list[tm.Reservoir], task: Task) -> Machine:
-    """Trained by the static surrogates; without a head."""
-    rows = task.trained_on
-    found = [
-        train_side_by_side([r], task.x[rows], task.y[rows], plan.stages, experiment.training, seeds=[plan.seed])
-        for r, plan in zip(start, experiment.reservoirs, strict=True)
-    ]
-    return Machine(tuple(one[0].reservoir for one in found), ())
+    def _features(self, images: Any, first_id: int, protocol: tm.Protocol, engine: str) -> list[Any]:
+        ids = first_id + np.arange(len(images), dtype=np.uint64)
+        return [
+            tm.simulate(r, images, protocol, engine=engine, sample_ids=ids).features().astype(np.float32)
+            for r in self.reservoirs
+        ]
 
 
 class Study:
-    """The machines of one call: the experiments they come from, trained once each."""
+    """The machines of one call: the experiments they come from, each trained once and kept in the store."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        dataset = data.load(options.data, options.data_dir)
-        self.task = Task(dataset.x_train, dataset.y_train, dataset.image_shape, options.held_out)
+    def __init__(self, options: argparse.Namespace, store: Path) -> None:
+        whole = data.load(options.data, options.data_dir)
+        rest = slice(whole.n_train - options.held_out, None)
+        held_out = replace(whole, x_test=whole.x_train[rest], y_test=whole.y_train[rest])
+        self.dataset = held_out.first(whole.n_train - options.held_out)
         self.options = options
-        self._made = cache(lambda *what: made(self.experiment(*what), self.task, options.engine))
+        self.context = Context(store, lambda *_: None, lambda _: None)
 
     def experiment(self, source: str, changes: tuple[str, ...], seed: int, count: int = 3) -> Experiment:
         """A shipped experiment with changes, for one seed and its first `count` reservoirs."""
@@ -172,23 +105,26 @@ class Study:
         found = read(source, [*trial, *changes]).repeat(seed)
         return replace(found, reservoirs=found.reservoirs[:count])
 
-    def machine(self, source: str, changes: tuple[str, ...], seed: int, count: int = 3) -> Machine:
-        """The trained machine; that of `best` where the changes change nothing."""
-        wanted = self.experiment(source, changes, seed, count)
-        nothing = wanted == self.experiment(source, (), seed, count)
-        return self._made(source, () if nothing else changes, seed, count)
+    def machine(self, *what: Any) -> Machine:
+        """The trained machine of an experiment."""
+        experiment = self.experiment(*what)
+        (made,) = projections.make([experiment], self.dataset, self.context)
+        machine = Machine(tuple(made.reservoirs.values()), tuple(made.heads.values()))
+        if machine.heads:
+            return machine
+        return machine.refitted(self.dataset, experiment.protocol, self.options.engine)
 
     def trained(self, *what: Any) -> int:
         """How many images held out a machine gets right under the conditions it was trained for."""
-        return self.machine(*what).correct(self.task, self.experiment(*what).protocol, self.options.engine)
+        return self.machine(*what).correct(self.dataset, self.experiment(*what).protocol, self.options.engine)
 
     def moved(self, seed: int, change: str, *, refit: bool) -> int:
         """The same of `best`, as it is or with its head refitted, under changed conditions."""
         there = self.experiment("best", (change,), seed)
         machine = self.machine("best", (), seed).at(there.dynamics.kT)
         if refit:
-            machine = machine.refitted(self.task, there.protocol, "meanfield")
-        return machine.correct(self.task, there.protocol, self.options.engine)
+            machine = machine.refitted(self.dataset, there.protocol, "meanfield")
+        return machine.correct(self.dataset, there.protocol, self.options.engine)
 
     def ingredients(self) -> Iterator[Job]:
         """For every seed and ingredient; `best` also with one reservoir alone."""
@@ -227,15 +163,17 @@ def main() -> None:
     options = parser.parse_args()
     facts = {name: getattr(options, name) for name in ("study", "data", "held_out", "epochs", "engine", "set")}
     rows = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
-    for job, work in getattr(Study(options), options.study)():
-        known = any(job.items() <= row.items() for row in rows)
-        if known or (options.only and job["name"] not in options.only):
-            continue
-        begin = time.perf_counter()
-        row = {**job, "correct": work(), "seconds": round(time.perf_counter() - begin, 2)}
-        print(row, flush=True)
-        rows.append(row)
-        write_whole(options.out, (json.dumps({"machine": describe(), **facts, "rows": rows}, indent=1) + "\n").encode())
+    with tempfile.TemporaryDirectory() as store:
+        for job, work in getattr(Study(options, Path(store)), options.study)():
+            known = any(job.items() <= row.items() for row in rows)
+            if known or (options.only and job["name"] not in options.only):
+                continue
+            begin = time.perf_counter()
+            row = {**job, "correct": work(), "seconds": round(time.perf_counter() - begin, 2)}
+            print(row, flush=True)
+            rows.append(row)
+            result = {"machine": describe(), **facts, "rows": rows}
+            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

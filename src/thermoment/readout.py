@@ -37,8 +37,8 @@ that it is about |g|^2 / 2 above its minimum."""
 _LOWEST_DIFFERENCE = 1e-5
 _ROWS_IN_BLOCK = 1024  # which the caches of a processor hold
 _MOST_ITERATIONS = 1000
-# p (1 - p) of a typical image: the curvature of the loss along a feature of variance 1. Ten times more or less cost a
-# tenth more iterations.
+# p (1 - p) of a typical image: the curvature of the loss along a feature of variance 1. Three times more or less make
+# no difference to speak of.
 _CURVATURE = 0.03
 
 

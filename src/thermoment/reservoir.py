@@ -164,7 +164,8 @@ class Reservoir:
                 drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
         if not np.isfinite(drive).all():  # as from any input that is not
             check_array("inputs", images, images.shape)
-        return check_array("drive", drive, drive.shape)
+            check_array("drive", drive, drive.shape)
+        return drive
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""

@@ -67,10 +67,10 @@ def check_shape(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
     """`value` as an array of real numbers of `shape`, in whatever type they come."""
     try:
         array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
     except (TypeError, ValueError):
-        array = np.array(None)
-    if array.dtype.kind not in "fiub":
-        raise invalid(argument, "be a real array", f"of type {type(value).__name__}")
+        raise invalid(argument, "be a real array", f"of type {type(value).__name__}") from None
     if not _fits(array.shape, shape):
         wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
         raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")

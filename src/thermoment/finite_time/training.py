@@ -89,7 +89,7 @@ def train(
 
     `image_shape` is what a row of the inputs is, unrolled: distortion needs it. Where `checkpoint` is a file of the
     same training, it goes on from there, with the same bits in the end.
-    Cost: on 2 cores about 50 us an epoch for every image and reservoir of 256 nodes.
+    Cost: on 2 cores about 35 us an epoch for every image and reservoir of 256 nodes.
     """
     options = options or FiniteTime()
     x, y = _checked(reservoirs, inputs, labels, options, image_shape or np.shape(inputs)[1:])

@@ -173,22 +173,25 @@ def differences(results: Results) -> list[str]:
 
 def reasons(results: Results) -> list[str]:
     """Why a faithful run can differ from the paper: what it leaves open, with what was chosen here, and chance."""
-    training = results["settings"].get("training", {})
-    through_time = results["settings"].get("finite_time")
-    left_open = [f"{what} (here: {training[key]})" for key, what in _OPEN.items() if key in training]
     joined = Table.of(results["accuracy"])
     row = next(iter(joined.rows[joined.joined].values()))
     scatter = (row["total"] * row["accuracy"] * (1 - row["accuracy"])) ** 0.5
-    found = [f"The paper does not say {listing(left_open, 'or')}. Each choice gives another K."] if left_open else []
-    if through_time:
-        found = ["The paper trains K through a static stand-in; here K was trained through the finite-time moments."]
     return [
-        *found,
+        *_training(results["settings"]),
         "It gives seeds, but not the generators they feed: W, K, b, the order of the batches and the noise have the "
         "same laws here, but they are other draws.",
         f"A test set of {row['total']} samples alone scatters a count like that of {row['model']} by {scatter:.0f} "
         "samples (one standard deviation).",
     ]
+
+
+def _training(settings: Mapping[str, Any]) -> list[str]:
+    """How K came about, where that may differ from the paper."""
+    if settings.get("finite_time"):
+        return ["The paper trains K through a static stand-in; here K was trained through the finite-time moments."]
+    training = settings.get("training", {})
+    left_open = [f"{what} (here: {training[key]})" for key, what in _OPEN.items() if key in training]
+    return [f"The paper does not say {listing(left_open, 'or')}. Each choice gives another K."] if left_open else []
 
 
 def study_summary(results: Results, parts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -227,24 +230,23 @@ def n_repeats(results: Results) -> int:
 
 
 def _headline(table: Table, fit: Fit) -> str:
-    rows = table.rows[table.joined]
-    names = table.joined.reservoirs
-    who = f"All {len(names)} reservoirs joined" if len(names) > 1 else f"Reservoir {names[0]}"
-    verb = "classify" if len(names) > 1 else "classifies"
-    first = "trained" if "trained" in rows else fit
-    row, text = rows[first], f"{who} {verb} "
-    text += (
-        f"{row['correct']} of {row['total']} test samples correctly: {percent(row['accuracy'])} "
+    rows, names = table.rows[table.joined], table.joined.reservoirs
+    several = len(names) > 1
+    who = f"All {len(names)} reservoirs joined classify" if several else f"Reservoir {names[0]} classifies"
+    first: Fit = "trained" if "trained" in rows else fit
+    row = rows[first]
+    text = (
+        f"{who} {row['correct']} of {row['total']} test samples correctly: {percent(row['accuracy'])} "
         f"(95 % interval {percents(row['ci95'])})"
     )
-    others: dict[Fit, str] = {
-        "predicted": "their moments without sampling predict {}",
-        "sgd": "with the paper's readout fitted to the finished machine, {}",
-        "converged": "with the readout fitted to convergence, {}",
-    }
     if first == "trained":
-        text += " with the head they were trained with"
-    parts = [words.format(percent(rows[f]["accuracy"])) for f, words in others.items() if f in rows and f != first]
+        text += f" with the head {'they were' if several else 'it was'} trained with"
+    others: dict[Fit, str] = {
+        "predicted": f"{'their' if several else 'its'} moments without sampling predict",
+        "sgd": "with the paper's readout fitted to the finished machine,",
+        "converged": "with the readout fitted to convergence,",
+    }
+    parts = [f"{words} {percent(rows[f]['accuracy'])}" for f, words in others.items() if f in rows and f != first]
     return "; ".join([text, *parts]) + "."
 
 
