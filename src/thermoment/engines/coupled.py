@@ -65,18 +65,11 @@ class Sizes(NamedTuple):
         return self.r + self.Q + self.K + self.R
 
 
-def node(
-    tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True, modes: int | None = None
-) -> Node:
-    """The tables as JAX arrays for moments of these orders.
-
-    Without `next_order` only the mean field is left. With fewer time `modes` than the tables have, at least two, the
-    solution is faster and coarser.
-    """
-    r = tables.mean.shape[1] if modes is None else modes
+def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True) -> Node:
+    """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
+    mean, r = tables.mean, tables.mean.shape[1]
     K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
     sizes = Sizes(orders, r, len(SQUARES), K, R)
-    mean = tables.mean[:, :r]
     typical = TYPICAL_COUPLING * np.sqrt((mean**2).mean(axis=0))
     fields = np.concatenate(
         [
@@ -90,13 +83,13 @@ def node(
 
     def column(beyond: list[Any], size: float) -> Column:
         rest, square, by_field, by_memory = beyond
-        values = np.concatenate([rest[:, :r], square, by_field[:, :K], by_memory[:, :R]], axis=1)
+        values = np.concatenate([rest, square, by_field[:, :K], by_memory[:, :R]], axis=1)
         return Column(values, _COUPLED * size / fields)
 
     size = np.abs(mean).max()
     rounds = [
         Column(mean, _ALONE * size),
-        Column(tables.shift[:, :r], _ALONE * size / typical),
+        Column(tables.shift, _ALONE * size / typical),
         Column(tables.field[:, :K], _SECOND * np.abs(tables.field[:, :K]).max(axis=0)),
         Column(tables.memory[:, :R], _SECOND * np.abs(tables.memory[:, :R]).max(axis=0)),
     ]
@@ -123,19 +116,6 @@ def moments_of_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
     A pure function, differentiable in h and W (implicitly, at the cost of about two more solutions).
     """
     return solution(h, W, node).moments
-
-
-def leading_moments(h: jax.Array, W: jax.Array, node: Node, rounds: int = 2) -> jax.Array:
-    """m_p as `moments_of_drive` has them, from a fixed number of rounds of plain mean field: for training.
-
-    Differentiated step by step, which costs less than the implicit way where few rounds do. Best with
-    `node(..., next_order=False, modes=3)`. The error is of order k^(rounds + 1) of the drive, and of s_W^2.
-    """
-    none = jnp.zeros((node.sizes.K + node.sizes.R, *h.shape), h.dtype)
-    state = _leading(h, W, node, h, 0.0, none)
-    for _ in range(rounds - 1):
-        state = _leading(h, W, node, state[0], 0.0, none)
-    return jnp.stack([moment for moment, _, _ in _read(state, node)], axis=1)
 
 
 class Solution(NamedTuple):
