@@ -24,6 +24,7 @@ class Untouched:
     """An engine that must never be reached."""
 
     name = "untouched"
+    tasks_at_once = 1
 
     def status(self) -> str:
         return "nothing"

@@ -14,8 +14,9 @@ import pytest
 import thermoment as tm
 from thermoment import benchmark, limits
 from thermoment.benchmark import IMAGE_NODE_STEPS, PAPER_IMAGES, Benchmark, Speed
-from thermoment.engines import Status, cores
+from thermoment.engines import Status
 from thermoment.limits import Limit
+from thermoment.threads import cores
 
 COST = {"reference": 1.5, "native": 0.05, "meanfield": 1e-4}
 """Seconds an image takes."""

@@ -37,6 +37,7 @@ class Picky:
     """An engine that can run, but only for one replica."""
 
     name = "picky"
+    tasks_at_once = 1
 
     def status(self) -> str:
         return "a whim"

@@ -1,9 +1,11 @@
 """Reservoir and Protocol: drawing, driving, saving."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import thermoment as tm
 
@@ -54,6 +56,23 @@ class TestDrive:
         assert np.array_equal(reservoir.drive(inputs[::-1])[::-1], whole)
         for row in (0, 1, 63, 64, 130, 199):
             assert np.array_equal(reservoir.drive(inputs[row : row + 1])[0], whole[row])
+
+    @pytest.mark.parametrize("threads", [1, 2, 3])
+    def test_bits_do_not_depend_on_the_threads_of_the_library(self, threads: int) -> None:
+        reservoir = tm.Reservoir.draw(256, 784, seed=3)
+        inputs = np.random.default_rng(0).random((600, 784)).astype(np.float32)
+        whole = reservoir.drive(inputs)
+        with threadpool_limits(threads, user_api="blas"):
+            assert np.array_equal(reservoir.drive(inputs), whole)
+
+    def test_threads_that_ask_at_the_same_time_leave_its_threads_as_they_were(self) -> None:
+        reservoir = tm.Reservoir.draw(256, 784, seed=3)
+        inputs = np.random.default_rng(0).random((600, 784)).astype(np.float32)
+        whole, before = reservoir.drive(inputs), threadpool_info()
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(lambda _: reservoir.drive(inputs), range(8)):
+                assert np.array_equal(found, whole)
+        assert threadpool_info() == before
 
 
 class TestProtocol:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ import thermoment as tm
 from runs import contents, experiment, killed
 from thermoment import files, runner
 from thermoment.classifiers import columns, load_predictions, readout_file
+from thermoment.engines import Outcome, Report, Task
+from thermoment.engines.reference import Reference
 from thermoment.experiment import Experiment, read
 from thermoment.models import Model
 from thermoment.readout import Readout
@@ -148,6 +151,25 @@ def test_another_chunk_size_gives_the_same_features(tiny: Experiment, finished: 
         np.testing.assert_array_equal(other, features(finished, name, n_nodes).features())
     one, two = (json.loads((folder / "results.json").read_text()) for folder in (finished, tmp_path / "run"))
     assert one == two
+
+
+def test_chunks_under_way_at_the_same_time_are_kept_in_their_places(
+    tiny: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(3, timeout=60)
+    real = Reference.moments
+
+    def moments(self: Reference, task: Task, report: Report) -> Outcome:
+        if task.n_samples == 50 and task.n_nodes == 6:  # three of the four chunks of K1
+            together.wait()
+        return real(self, task, report)
+
+    monkeypatch.setattr(Reference, "tasks_at_once", 3)
+    monkeypatch.setattr(Reference, "moments", moments)
+    heard = Heard()
+    runner.run(tiny, tmp_path / "tiny", listener=heard)
+    assert contents(tmp_path / "tiny") == contents(finished)
+    assert heard.done["reference K1, images"] == 180
 
 
 def test_only_what_changed_is_computed(tiny: Experiment, tmp_path: Path) -> None:

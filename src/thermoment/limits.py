@@ -11,9 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from thermoment.engines import cores, engines
+from thermoment.engines import engines
 from thermoment.reservoir import Protocol, Reservoir
 from thermoment.simulation import simulate
+from thermoment.threads import cores
 
 Device = Literal["cpu", "gpu"]
 

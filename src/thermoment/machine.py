@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 
 from thermoment import __version__
-from thermoment.engines import cores
+from thermoment.threads import cores
 
 
 def describe(*packages: str) -> dict[str, str | int]:

@@ -19,6 +19,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from thermoment.compilation import REPRODUCIBLE
 from thermoment.physics import Dynamics, stationary_point
 from thermoment.reservoir import Reservoir
 from thermoment.validation import check_array, check_integer, check_not_negative, check_positive, invalid
@@ -31,8 +32,6 @@ Standardise = Literal["none", "once", "batch"]
 MOMENTUM = 0.9
 HEAD_DEVIATION = 0.01
 """Standard deviation of a head that starts "normal"; "uniform" is +- 1/sqrt(number of features)."""
-REPRODUCIBLE = {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}
-"""Options of compilation with which a GPU gives the same bits every time: no race, no choice by stopwatch."""
 _POWERS = {"mean": (1,), "polynomial": (1, 2, 4)}
 _ROWS_AT_ONCE = 4096
 _SMALLEST_VARIANCE = 1e-12
@@ -228,7 +227,7 @@ def _scaling(run: _Run, K: jax.Array, b: jax.Array, inputs: NDArray[np.float32],
     """Mean and inverse deviation of psi over the training set at the start of a stage; 0 and 1 unless "once"."""
     if run.training.standardise != "once":
         return jnp.zeros(n_features), jnp.ones(n_features)
-    psi = jax.jit(partial(_surrogate, run))
+    psi = jax.jit(partial(_surrogate, run), compiler_options=REPRODUCIBLE)
     total, squares = np.zeros(n_features), np.zeros(n_features)
     for start in range(0, len(inputs), _ROWS_AT_ONCE):
         part = np.asarray(psi(K, b, inputs[start : start + _ROWS_AT_ONCE]), np.float64)

@@ -21,8 +21,9 @@ import optax
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from thermoment.compilation import REPRODUCIBLE
 from thermoment.files import read_tensors, write_tensors
-from thermoment.projection import REPRODUCIBLE, batches, check_labels
+from thermoment.projection import batches, check_labels
 from thermoment.validation import check_array, check_integer, check_not_negative, check_positive, invalid
 
 Array = NDArray[np.float64]
@@ -231,10 +232,15 @@ def _curvature_root(blocks: jax.Array, n_samples: int, l2: float) -> Array:
     x are so much alike that descent in the weights themselves takes several times as long.
     """
     x = blocks.reshape(-1, blocks.shape[-1])
-    square = np.asarray(jnp.matmul(x.T, x, precision="highest"), np.float64) / n_samples
+    square = np.asarray(_square(x), np.float64) / n_samples
     curvature = np.diag(np.append(np.full(x.shape[1], l2), _CURVATURE))
     curvature[:-1, :-1] += _CURVATURE * square
     return np.linalg.cholesky(curvature)
+
+
+@partial(jax.jit, compiler_options=REPRODUCIBLE)
+def _square(x: jax.Array) -> jax.Array:
+    return jnp.matmul(x.T, x, precision="highest")
 
 
 def _in_blocks(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from thermoment.files import read_tensors, write_tensors
 from thermoment.noise import MAX_NODES, MAX_REPLICAS, MAX_STEPS
 from thermoment.physics import Dynamics
+from thermoment.threads import multiply_in_threads
 from thermoment.validation import (
     check_array,
     check_integer,
@@ -20,12 +21,13 @@ from thermoment.validation import (
     check_positive,
     check_shape,
     invalid,
+    largest_magnitude,
 )
 
 MAX_ORDER = 8
 _WORD = 2**32 - 1
 # Rows per matrix product in `drive`. A BLAS may sum in another order for another shape, so every product has the same.
-_DRIVE_ROWS = 512
+_DRIVE_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -156,13 +158,16 @@ class Reservoir:
         """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on the others."""
         images = check_shape("inputs", inputs, ("S", self.n_inputs))
         drive = np.empty((len(images), self.n_nodes))
-        rows = np.zeros((_DRIVE_ROWS, self.n_inputs))
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(images), _DRIVE_ROWS):
-                part = images[start : start + _DRIVE_ROWS]
-                rows[: len(part)] = part
+
+        def block(start: int) -> None:
+            part = images[start : start + _DRIVE_ROWS]
+            rows = np.zeros((_DRIVE_ROWS, self.n_inputs))
+            rows[: len(part)] = part
+            with np.errstate(over="ignore", invalid="ignore"):
                 drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
-        if not np.isfinite(drive).all():  # as from any input that is not
+
+        multiply_in_threads(block, range(0, len(images), _DRIVE_ROWS))
+        if not math.isfinite(largest_magnitude(drive)):  # as from any input that is not
             check_array("inputs", images, images.shape)
             check_array("drive", drive, drive.shape)
         return drive

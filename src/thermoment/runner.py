@@ -8,7 +8,8 @@ together from the store at the end.
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from thermoment.data import Dataset
 from thermoment.engines import Engine, Task, choose
 from thermoment.experiment import Experiment
 from thermoment.files import write_whole
+from thermoment.moments import Moments
 from thermoment.projections import Made
 from thermoment.readout import Readout
 from thermoment.reservoir import Reservoir
@@ -163,36 +165,50 @@ def _features(
     store.prepare()
     missing = store.missing()
     total = sum(store.size(number) for number in missing)
-    done = 0
+    done = dict.fromkeys(missing, 0)
 
-    def progress(count: int, _: int) -> None:
-        context.listener(f"{engine.name} {name}, images", done + count, total)
+    def simulated(number: int) -> Moments:
+        def progress(count: int, _: int) -> None:
+            done[number] = count
+            context.listener(f"{engine.name} {name}, images", sum(done.values()), total)
 
-    def prepare(number: int) -> Task:
         rows = store.rows(number)
         ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
-        return simulation.prepare(reservoir, _inputs(dataset, rows), experiment.protocol, ids)
+        inputs = _inputs(dataset, rows)
+        return simulation.simulate(
+            reservoir, inputs, experiment.protocol, engine=engine, sample_ids=ids, progress=progress
+        )
 
-    # While the engine is busy with a chunk, the drives of the next are computed and the last one goes to disk.
-    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
-        prepared = [reader.submit(prepare, number) for number in missing[:1]]
+    # While the engine is busy with a chunk, the last one goes to disk.
+    with ThreadPoolExecutor(1) as writer:
         written: list[Future[None]] = []
-        for place, number in enumerate(missing):
-            task = prepared.pop().result()
-            prepared += [reader.submit(prepare, following) for following in missing[place + 1 : place + 2]]
-            moments = simulation.run(task, engine=engine, progress=progress)
+        for number, moments in zip(missing, _in_turn(simulated, missing, engine.tasks_at_once), strict=True):
             while written:
                 written.pop().result()
             written.append(writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error))
-            done += task.n_samples
-            left = moments.info.seconds / task.n_samples * (total - done)
-            if place == 0 and left > _LONG_SECONDS and engine.name != "meanfield":
+            left = moments.info.seconds / store.size(number) * (total - store.size(number))
+            if number == missing[0] and left > _LONG_SECONDS and engine.name != "meanfield":
                 context.note(
                     f"The features of {name} will take {left / 3600:.1f} hours with {engine.name}. "
                     "The engine meanfield gives them in minutes, by an approximation that states its error."
                 )
         for writing in written:
             writing.result()
+
+
+def _in_turn(work: Callable[[int], Moments], numbers: Sequence[int], at_once: int) -> Iterator[Moments]:
+    """What `work` gives, in order, so many under way at a time; one at a time in the thread that asks."""
+    if at_once == 1:
+        yield from map(work, numbers)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        begun: deque[Future[Moments]] = deque()
+        for number in numbers:
+            begun.append(pool.submit(work, number))
+            if len(begun) > at_once:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 def _inputs(dataset: Dataset, rows: slice) -> NDArray[np.float32]:

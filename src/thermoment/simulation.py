@@ -11,7 +11,7 @@ from thermoment.moments import Info, Moments
 from thermoment.physics import coupling_norm
 from thermoment.progress import Progress, reporter
 from thermoment.reservoir import Protocol, Reservoir
-from thermoment.validation import check_integer, invalid
+from thermoment.validation import check_integer, invalid, largest_magnitude
 
 Array = NDArray[np.float64]
 
@@ -33,11 +33,7 @@ def simulate(
     input and id has the same bits in any batch, and two samples with the same id have the same noise.
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
-    return run(prepare(reservoir, inputs, protocol, sample_ids), engine=engine, progress=progress)
-
-
-def run(task: Task, *, engine: str | Engine = "auto", progress: Progress = False) -> Moments:
-    """Moments of a task that `prepare` made: the second half of `simulate`."""
+    task = _prepare(reservoir, inputs, protocol, sample_ids)
     found, choice = choose(engine, task)
     found.check(task)
     report = reporter(progress, task.n_samples)
@@ -57,7 +53,7 @@ def final_states(
     sample_ids: ArrayLike | None = None,
 ) -> Array:
     """x(t_final) of every replica: (S, M, N). The states whose moments `simulate` gives; all are held in memory."""
-    task = prepare(reservoir, inputs, protocol, sample_ids)
+    task = _prepare(reservoir, inputs, protocol, sample_ids)
     return _tracing(engine, task).final_states(task)
 
 
@@ -75,7 +71,7 @@ def sample_paths(
 
     `every` thins the record to each `every`-th step; it must divide the number of steps. All nodes are simulated.
     """
-    task = prepare(reservoir, inputs, protocol, sample_ids)
+    task = _prepare(reservoir, inputs, protocol, sample_ids)
     last = task.n_nodes - 1
     chosen = np.array([check_integer("nodes", node, 0, last) for node in nodes], np.intp)
     every = check_integer("every", every, 1, task.protocol.n_steps)
@@ -94,13 +90,13 @@ def _tracing(engine: str | Engine, task: Task) -> TracingEngine:
     return found
 
 
-def prepare(
+def _prepare(
     reservoir: Reservoir,
     inputs: ArrayLike,
     protocol: Protocol | None = None,
     sample_ids: ArrayLike | None = None,
 ) -> Task:
-    """The first half of `simulate`: every argument checked, the drives computed."""
+    """Every argument checked, the drives computed."""
     protocol = Protocol() if protocol is None else protocol
     if not isinstance(reservoir, Reservoir):
         raise invalid("reservoir", "be a thermoment.Reservoir", repr(reservoir))
@@ -108,7 +104,7 @@ def prepare(
         raise invalid("protocol", "be a thermoment.Protocol", repr(protocol))
     drive = reservoir.drive(inputs)
     ids = _sample_ids(sample_ids, len(drive))
-    strongest = float(np.abs(drive).max())
+    strongest = largest_magnitude(drive)
     stable = reservoir.dynamics.largest_stable_step(strongest, coupling_norm(reservoir.W))
     if protocol.dt > stable:
         raise invalid(

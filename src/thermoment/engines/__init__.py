@@ -5,7 +5,6 @@ and add it to the list in tests/conformance.py.
 """
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -68,6 +67,10 @@ class Engine(Interface):
     @property
     def name(self) -> str: ...
 
+    @property
+    def tasks_at_once(self) -> int:
+        """Tasks it is best given at a time, from threads: more than one where a device would wait for the host."""
+
     def status(self) -> str:
         """What it runs on here. Raises `RuntimeError` with the reason where it cannot run."""
 
@@ -93,14 +96,6 @@ def check_samples(task: Task) -> None:
     """Raises where a sampling engine is asked for the limit of infinitely many replicas."""
     if task.protocol.n_replicas == math.inf:
         raise invalid("n_replicas", "be finite for an engine that samples", task.protocol.n_replicas)
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS or Windows
-        return os.cpu_count() or 1
 
 
 _MODULES = {

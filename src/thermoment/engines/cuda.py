@@ -1,7 +1,10 @@
 """The GPU engine: one fused kernel, compiled at run time. kernels/README.cuda.md explains how it works."""
 
 import math
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,8 +34,9 @@ ROWS = 64
 _LARGEST_STATE = 6e4
 _LARGEST_SUM = 2.0**15
 # A launch is at most so many tiles, and steps of them, for each tile that the GPU works on at a time: a fraction of a
-# second, after which Ctrl-C is noticed. One tile is always done to its end.
-_ROUNDS, _ROUND_STEPS = 40, 40_000
+# second, after which Ctrl-C is noticed, and so short that what the host does before the first and after the last hardly
+# counts. One tile is always done to its end.
+_ROUNDS, _ROUND_STEPS = 10, 40_000
 
 _KERNELS = Path(__file__).parent / "kernels"
 _HEADERS = ("product_wgmma.cuh", "product_mma.cuh")
@@ -82,6 +86,7 @@ class Cuda:
 
     product: str | None = None
     name = "cuda"
+    tasks_at_once = 3
 
     def __post_init__(self) -> None:
         if self.product not in (None, *_PATHS):
@@ -116,16 +121,13 @@ class Cuda:
         length = _launch_samples(multiprocessors, math.ceil(task.n_replicas / ROWS), task.protocol.n_steps)
         chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
 
-        # Two to a device, so that one computes while the other copies. Streams last: memory is reused within one.
-        streams = [_stream(worker % n_devices) for worker in range(2 * n_devices)]
+        def one(number: int) -> int:
+            with _stream(number % n_devices):
+                return self._chunk(task, chunks[number], raw)
 
-        def one(number: int) -> tuple[NDArray[np.float64], int]:
-            with cupy.cuda.Device(number % n_devices), streams[number % len(streams)]:
-                return self._chunk(task, chunks[number])
-
-        with ThreadPoolExecutor(len(streams)) as pool:
-            for chunk, (means, clipped) in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
-                raw[chunk] = means
+        # Two to a device, so that one computes while the other copies.
+        with ThreadPoolExecutor(2 * n_devices) as pool:
+            for chunk, clipped in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
                 clip_count += clipped
                 report(chunk.stop)
         if clip_count and task.protocol.clip > _LARGEST_STATE:
@@ -142,27 +144,26 @@ class Cuda:
             raise invalid("product", "be mma on this GPU, which is not a Hopper", self.product)
         return self.product or best
 
-    def _chunk(self, task: Task, chunk: slice) -> tuple[NDArray[np.float64], int]:
-        """Moments and clipped updates of some samples, in smaller pieces where memory is short."""
+    def _chunk(self, task: Task, chunk: slice, raw: NDArray[np.float64]) -> int:
+        """Moments of some samples to `raw`, in smaller pieces where memory is short. Returns the clipped updates."""
         try:
-            return self._samples(task, np.arange(chunk.start, chunk.stop))
+            return self._samples(task, np.arange(chunk.start, chunk.stop), raw)
         except cupy.cuda.memory.OutOfMemoryError:
             if chunk.stop - chunk.start == 1:
                 raise MemoryError("The GPU has no memory left for even one sample.") from None
         cupy.get_default_memory_pool().free_all_blocks()
         middle = (chunk.start + chunk.stop) // 2
-        parts = [self._chunk(task, part) for part in (slice(chunk.start, middle), slice(middle, chunk.stop))]
-        return np.concatenate([means for means, _ in parts]), sum(clipped for _, clipped in parts)
+        return sum(self._chunk(task, part, raw) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
 
-    def _samples(self, task: Task, samples: NDArray[np.intp]) -> tuple[NDArray[np.float64], int]:
-        """Moments and clipped updates. Samples that may have been clipped are done again, with care."""
+    def _samples(self, task: Task, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> int:
+        """The same in one piece. Samples that may have been clipped are done again, with care."""
         path = self._path(cupy.cuda.Device().id)
-        means, _, unsure = _launch(task, path, samples, clip=False)
-        again = np.flatnonzero(unsure)
+        raw[samples], _, unsure = _launch(task, path, samples, clip=False)
+        again = samples[np.flatnonzero(unsure)]
         if not again.size:
-            return means, 0
-        means[again], clipped, _ = _launch(task, path, samples[again], clip=True)
-        return means, int(clipped.sum())
+            return 0
+        raw[again], clipped, _ = _launch(task, path, again, clip=True)
+        return int(clipped.sum())
 
 
 def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
@@ -171,9 +172,21 @@ def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
     return max(1, rounds * multiprocessors * _TILES // blocks)
 
 
-def _stream(device: int) -> Any:
+_idle: defaultdict[int, list[Any]] = defaultdict(list)
+"""For each device the streams that nobody uses. They are kept: CuPy gives a stream the memory that it had before."""
+
+
+@contextmanager
+def _stream(device: int) -> Iterator[None]:
+    """Work of this thread goes to the device, in a stream of its own."""
     with cupy.cuda.Device(device):
-        return cupy.cuda.Stream(non_blocking=True)
+        try:
+            stream = _idle[device].pop()
+        except IndexError:
+            stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            yield
+        _idle[device].append(stream)
 
 
 def device_count() -> int:
@@ -252,10 +265,11 @@ def _launch(
     grid = min(cupy.cuda.Device().attributes["MultiProcessorCount"], math.ceil(S * blocks / _TILES))
     kernel((grid,), (_PATHS[path].threads,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
-    means = np.zeros((S, n_orders, WIDTH))
-    for block in range(blocks):  # in the same order in any batch
+    means = sums[:, 0].astype(np.float64)
+    for block in range(1, blocks):  # in the same order in any batch
         means += sums[:, block]
-    return means[:, :, column] / task.n_replicas, clipped, unsure
+    means /= task.n_replicas
+    return means.take(column, axis=2), clipped, unsure
 
 
 @cache

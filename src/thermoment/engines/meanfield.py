@@ -17,13 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment.engines import Array, Outcome, Report, Task, cores
+from thermoment.compilation import REPRODUCIBLE
+from thermoment.engines import Array, Outcome, Report, Task
 from thermoment.engines.coupled import MOST_ROUNDS, Solution, node, solution
 from thermoment.engines.finite import Law, fluctuation, law
 from thermoment.engines.tables import RANGES, tables
 from thermoment.noise import round_keys
 from thermoment.physics import Dynamics
-from thermoment.validation import invalid
+from thermoment.threads import cores
+from thermoment.validation import invalid, largest_magnitude
 
 # Nodes of all samples solved together: on a CPU a chunk's arrays should stay in its cache.
 _CHUNK_ON_CPU, _CHUNK = 2**14, 2**20
@@ -44,6 +46,7 @@ class MeanField:
     next_order: bool = True
     """False leaves plain mean field, to show what the rest is worth; the error estimate does not cover it."""
     name = "meanfield"
+    tasks_at_once = 1
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
@@ -56,7 +59,7 @@ class MeanField:
         dynamics, clip = task.dynamics, task.protocol.clip
         if dynamics.kT < _COLDEST:
             raise invalid("kT", f"be at least {_COLDEST} for the meanfield engine", dynamics.kT)
-        strongest = float(np.abs(task.drive).max())
+        strongest = largest_magnitude(task.drive)
         if strongest > RANGES[-1]:
             raise invalid("drive", f"be at most {RANGES[-1]} for the meanfield engine", f"up to {strongest:.4g}")
         outermost = _outermost(dynamics, strongest)
@@ -180,10 +183,10 @@ def _ranges(task: Task) -> NDArray[np.intp]:
     return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1))
 
 
-_solve = jax.jit(solution)
+_solve = jax.jit(solution, compiler_options=REPRODUCIBLE)
 
 
-@partial(jax.jit, static_argnames="orders")
+@partial(jax.jit, static_argnames="orders", compiler_options=REPRODUCIBLE)
 def _finite(
     found: Solution, orders: tuple[int, ...], law: Law, ids: jax.Array, keys: jax.Array, n_replicas: jax.Array
 ) -> Solution:
@@ -193,7 +196,7 @@ def _finite(
     return found._replace(moments=found.moments + noise)
 
 
-@partial(jax.jit, static_argnames=("orders", "wanted"))
+@partial(jax.jit, static_argnames=("orders", "wanted"), compiler_options=REPRODUCIBLE)
 def _summed(found: Solution, orders: tuple[int, ...], wanted: tuple[int, ...]) -> _Chunk:
     """What is read of the solution, for the orders that are wanted."""
     columns = [orders.index(p) for p in wanted]

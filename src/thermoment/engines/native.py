@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment.engines import Outcome, Report, Task, check_samples, cores
+from thermoment.engines import Outcome, Report, Task, check_samples
 from thermoment.physics import Dynamics, coupling_norm
+from thermoment.threads import cores
 from thermoment.validation import check_integer, invalid
 
 try:
@@ -38,6 +39,7 @@ class Native:
     isa: str | None = None
     threads: int | None = None
     name = "native"
+    tasks_at_once = 1
 
     def __post_init__(self) -> None:
         if self.threads is not None:

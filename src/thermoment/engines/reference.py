@@ -26,6 +26,7 @@ class Reference:
     """NumPy float64, any N and M, one core."""
 
     name = "reference"
+    tasks_at_once = 1
 
     def status(self) -> str:
         return f"NumPy {np.__version__} in float64"

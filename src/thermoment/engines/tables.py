@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment.engines import cores
 from thermoment.engines.single_node import (
     NORMALS,
     Grid,
@@ -34,6 +33,7 @@ from thermoment.engines.single_node import (
 )
 from thermoment.files import cache_folder, read_tensors, write_tensors
 from thermoment.physics import Dynamics
+from thermoment.threads import cores
 
 Array = NDArray[np.float64]
 

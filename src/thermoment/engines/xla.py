@@ -21,8 +21,10 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from thermoment.engines import Array, Outcome, Report, Task, check_samples, cores
+from thermoment.compilation import REPRODUCIBLE
+from thermoment.engines import Array, Outcome, Report, Task, check_samples
 from thermoment.noise import counters, philox, round_keys
+from thermoment.threads import cores
 from thermoment.validation import invalid
 
 # Minimax polynomials in t^2 of sin(t)/t and cos(t) for |t| <= pi/4, within 3e-9 and 5e-11 of the functions.
@@ -36,6 +38,7 @@ class Xla:
 
     dtype: str = "float32"
     name = "xla"
+    tasks_at_once = 1
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
@@ -261,7 +264,7 @@ def _advance(tile: _Tile, state: _State, first: Any, last: Any) -> _State:
     return advanced
 
 
-@partial(jax.jit, static_argnames="orders")
+@partial(jax.jit, static_argnames="orders", compiler_options=REPRODUCIBLE)
 def _moments(tile: _Tile, n_steps: int, orders: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     """Sums of x^p over the tile's replicas in float64, (q, len(orders), width), and clipped updates (q,)."""
     state = _advance(tile, _start(tile), 0, n_steps)
@@ -271,13 +274,13 @@ def _moments(tile: _Tile, n_steps: int, orders: tuple[int, ...]) -> tuple[jax.Ar
     return sums, counted.sum(axis=1)
 
 
-@partial(jax.jit, static_argnames="wanted")
+@partial(jax.jit, static_argnames="wanted", compiler_options=REPRODUCIBLE)
 def _final_states(tile: _Tile, n_steps: int, wanted: tuple[int, int]) -> jax.Array:
     """x of the wanted samples and replicas: (*wanted, width)."""
     return _advance(tile, _start(tile), 0, n_steps).x[: wanted[0], : wanted[1]]
 
 
-@partial(jax.jit, static_argnames=("records", "wanted"))
+@partial(jax.jit, static_argnames=("records", "wanted"), compiler_options=REPRODUCIBLE)
 def _paths(tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int]) -> jax.Array:
     """x of some columns after each `every` steps: (records, *wanted, len(columns))."""
 

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from thermoment.compilation import REPRODUCIBLE
 from thermoment.distortion import distort
 from thermoment.finite_time.machine import Machine, features
 from thermoment.finite_time.options import FiniteTime
-from thermoment.projection import REPRODUCIBLE
 
 MOMENTUM = 0.9
 FORGOTTEN = 0.01

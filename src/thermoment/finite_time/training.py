@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment.compilation import REPRODUCIBLE
 from thermoment.engines import Task
 from thermoment.engines.meanfield import MeanField
 from thermoment.files import read_tensors, write_tensors
@@ -184,7 +185,8 @@ def _start(
 
     few = jnp.asarray(x[:_FIRST_LOOK])
     noise = shot_noise(plan.reading, node, [r.n_nodes for r in reservoirs], len(few), key)
-    shown = jax.jit(show, static_argnums=0)(plan.reading, parameters, node, few, noise)
+    look = jax.jit(show, static_argnums=0, compiler_options=REPRODUCIBLE)
+    shown = look(plan.reading, parameters, node, few, noise)
     nothing = [jnp.zeros((node.n_orders, r.n_nodes), jnp.float32) for r in reservoirs]
     share = jnp.full(len(few), 1 / len(few), jnp.float32)
     statistics = averaged(Statistics(nothing, nothing), shown.features, share, 1.0)

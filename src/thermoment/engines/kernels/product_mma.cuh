@@ -1,4 +1,4 @@
-// mu dt W x by mma.sync (Ampere and later): x from registers, W from shared or global memory, sums in half precision.
+// mu dt W x by mma.sync (Ampere and later): x from registers, W from shared or global memory, sums in float32.
 //
 // The columns that a thread holds of a sum are the ones it must supply of a factor, so x never leaves its registers. W comes
 // as fragments: for each 16 k and each pair of 8-column tiles, 16 bytes for each lane.
@@ -23,26 +23,27 @@ struct Product {
 #ifndef WITHOUT_PRODUCT  // to measure what the rest takes
 #pragma unroll
         for (int first = 0; first < 16; first += PAIRS) {
-            u32 sums[4 * PAIRS] = {};
+            float sums[8 * PAIRS] = {};
 #pragma unroll
             for (int k = 0; k < 16; ++k) {
 #pragma unroll
                 for (int pair = 0; pair < PAIRS; ++pair) {
                     const uint4 w = fragments[(16 * k + first + pair) * 32];
-                    multiply(&sums[4 * pair], &factor[4 * k], w.x, w.y);
-                    multiply(&sums[4 * pair + 2], &factor[4 * k], w.z, w.w);
+                    multiply(&sums[8 * pair], &factor[4 * k], w.x, w.y);
+                    multiply(&sums[8 * pair + 4], &factor[4 * k], w.z, w.w);
                 }
             }
 #pragma unroll
-            for (int i = 0; i < 4 * PAIRS; ++i) add_halves(&x[8 * first + 2 * i], sums[i], unit);
+            for (int i = 0; i < 8 * PAIRS; ++i) x[8 * first + i] = fmaf(sums[i], unit, x[8 * first + i]);
         }
 #endif
     }
 
-    __device__ static __forceinline__ void multiply(u32* sums, const u32* a, u32 b0, u32 b1) {
+    __device__ static __forceinline__ void multiply(float* sums, const u32* a, u32 b0, u32 b1) {
         asm volatile(
-            "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
-            : "+r"(sums[0]), "+r"(sums[1])
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 };

@@ -1,0 +1,46 @@
+"""Work on all cores."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from threading import Lock
+from typing import Any
+
+_limiting = Lock()
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS or Windows
+        return os.cpu_count() or 1
+
+
+def multiply_in_threads(work: Callable[[int], None], items: Sequence[int]) -> None:
+    """`work` for all items, on all cores, with matrix products of one thread each.
+
+    A BLAS that shares a product between threads has other bits for another number of them, and with many small products
+    it takes several times as long.
+    """
+    with _limiting, _products_of_one_thread(), ThreadPoolExecutor(min(cores(), len(items))) as pool:
+        for _ in pool.map(work, items):
+            pass
+
+
+def _products_of_one_thread() -> AbstractContextManager[Any]:
+    """For the whole process: only one at a time may enter."""
+    blas = _blas()
+    return blas.limit(limits=1) if blas else nullcontext()
+
+
+@cache
+def _blas() -> Any:
+    """The BLAS that NumPy has loaded. None in an environment without threadpoolctl, where it keeps its threads."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ModuleNotFoundError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
