@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from os import PathLike
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +22,6 @@ from thermoment.validation import (
     check_positive,
     check_shape,
     invalid,
-    largest_magnitude,
 )
 
 MAX_ORDER = 8
@@ -81,6 +81,15 @@ def check_orders(argument: str, orders: Sequence[int]) -> tuple[int, ...]:
     if not checked or any(p >= q for p, q in pairwise(checked)):
         raise invalid(argument, f"be increasing integers from 1 to {MAX_ORDER}", orders)
     return checked
+
+
+class Driven(NamedTuple):
+    """Drives of a reservoir's nodes."""
+
+    drive: NDArray[np.float64]
+    """(S, N)"""
+    strongest: float
+    """the largest magnitude among them"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,22 +164,28 @@ class Reservoir:
         return int(self.K.shape[1])
 
     def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on the others."""
+        """h = K I + b for inputs (S, D): (S, N). A row's bits depend on nothing but itself, K and b."""
+        return self.driven(inputs).drive
+
+    def driven(self, inputs: ArrayLike) -> Driven:
+        """The same, and the largest magnitude among them."""
         images = check_shape("inputs", inputs, ("S", self.n_inputs))
         drive = np.empty((len(images), self.n_nodes))
 
-        def block(start: int) -> None:
+        def block(start: int) -> float:
             part = images[start : start + _DRIVE_ROWS]
             rows = np.zeros((_DRIVE_ROWS, self.n_inputs))
             rows[: len(part)] = part
             with np.errstate(over="ignore", invalid="ignore"):
-                drive[start : start + len(part)] = (rows @ self.K.T + self.b)[: len(part)]
+                found = (rows @ self.K.T + self.b)[: len(part)]
+            largest = float(np.abs(found).max())
+            if not math.isfinite(largest):  # as from any input that is not
+                check_array("inputs", images, images.shape)
+                check_array("drive", found, found.shape)
+            drive[start : start + len(part)] = found
+            return largest
 
-        multiply_in_threads(block, range(0, len(images), _DRIVE_ROWS))
-        if not math.isfinite(largest_magnitude(drive)):  # as from any input that is not
-            check_array("inputs", images, images.shape)
-            check_array("drive", drive, drive.shape)
-        return drive
+        return Driven(drive, max(multiply_in_threads(block, range(0, len(images), _DRIVE_ROWS))))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""

@@ -11,7 +11,7 @@ from thermoment.moments import Info, Moments
 from thermoment.physics import coupling_norm
 from thermoment.progress import Progress, reporter
 from thermoment.reservoir import Protocol, Reservoir
-from thermoment.validation import check_integer, invalid, largest_magnitude
+from thermoment.validation import check_integer, invalid
 
 Array = NDArray[np.float64]
 
@@ -102,9 +102,8 @@ def _prepare(
         raise invalid("reservoir", "be a thermoment.Reservoir", repr(reservoir))
     if not isinstance(protocol, Protocol):
         raise invalid("protocol", "be a thermoment.Protocol", repr(protocol))
-    drive = reservoir.drive(inputs)
+    drive, strongest = reservoir.driven(inputs)
     ids = _sample_ids(sample_ids, len(drive))
-    strongest = largest_magnitude(drive)
     stable = reservoir.dynamics.largest_stable_step(strongest, coupling_norm(reservoir.W))
     if protocol.dt > stable:
         raise invalid(

@@ -19,15 +19,14 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def multiply_in_threads(work: Callable[[int], None], items: Sequence[int]) -> None:
-    """`work` for all items, on all cores, with matrix products of one thread each.
+def multiply_in_threads(work: Callable[[int], float], items: Sequence[int]) -> list[float]:
+    """`work` of all items, on all cores, with matrix products of one thread each.
 
     A BLAS that shares a product between threads has other bits for another number of them, and with many small products
     it takes several times as long.
     """
     with _limiting, _products_of_one_thread(), ThreadPoolExecutor(min(cores(), len(items))) as pool:
-        for _ in pool.map(work, items):
-            pass
+        return list(pool.map(work, items))
 
 
 def _products_of_one_thread() -> AbstractContextManager[Any]:

@@ -51,11 +51,6 @@ def check_integer(argument: str, value: SupportsIndex, low: int, high: int) -> i
     return number
 
 
-def largest_magnitude(array: NDArray[np.float64]) -> float:
-    """The largest |value|, without a copy; not finite where one is not."""
-    return max(float(array.max()), -float(array.min()))
-
-
 def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
     """`value` as a finite float64 array of `shape`; it may share memory with `value`.
 

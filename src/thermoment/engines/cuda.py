@@ -125,8 +125,8 @@ class Cuda:
             with _stream(number % n_devices):
                 return self._chunk(task, chunks[number], raw)
 
-        # Two to a device, so that one computes while the other copies.
-        with ThreadPoolExecutor(2 * n_devices) as pool:
+        # Three to a device, so that it computes one while the host is busy with the others.
+        with ThreadPoolExecutor(3 * n_devices) as pool:
             for chunk, clipped in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
                 clip_count += clipped
                 report(chunk.stop)

@@ -25,7 +25,7 @@ from thermoment.engines.tables import RANGES, tables
 from thermoment.noise import round_keys
 from thermoment.physics import Dynamics
 from thermoment.threads import cores
-from thermoment.validation import invalid, largest_magnitude
+from thermoment.validation import invalid
 
 # Nodes of all samples solved together: on a CPU a chunk's arrays should stay in its cache.
 _CHUNK_ON_CPU, _CHUNK = 2**14, 2**20
@@ -59,7 +59,7 @@ class MeanField:
         dynamics, clip = task.dynamics, task.protocol.clip
         if dynamics.kT < _COLDEST:
             raise invalid("kT", f"be at least {_COLDEST} for the meanfield engine", dynamics.kT)
-        strongest = largest_magnitude(task.drive)
+        strongest = float(np.abs(task.drive).max())
         if strongest > RANGES[-1]:
             raise invalid("drive", f"be at most {RANGES[-1]} for the meanfield engine", f"up to {strongest:.4g}")
         outermost = _outermost(dynamics, strongest)

@@ -156,15 +156,18 @@ __device__ __forceinline__ void barrier(int number, int threads) {
 }
 __device__ __forceinline__ void group_barrier(const Place& at) { barrier(1 + at.group, 128); }
 
-// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi.
-__device__ __forceinline__ void own_step(State& x, const Place& at, const Task& task, const float* drive,
-                                         const Uniform& uniform, u32 first_place) {
+// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi. The product sees x before it changes.
+template <class Product>
+__device__ __forceinline__ void own_step(State& x, Product& product, u32& largest, const Place& at, const Task& task,
+                                         const float* drive, const Uniform& uniform, u32 first_place) {
     // Bits of replica and group that are zero in the thread's first place, so that they can be set by one operation. The
     // compiler must not see that they are the same in every step: it would keep all sums in registers.
     first_place ^= uniform.round1_a;
     asm volatile("" : "+r"(first_place));
 #pragma unroll
     for (int k = 0; k < COLUMNS / 16; k += CHAINS / 2) {
+#pragma unroll
+        for (int i = 0; i < CHAINS / 2; ++i) product.take(x, k + i, largest);
         u32 place[CHAINS], w[CHAINS][4];
         float radius[2 * CHAINS], cosine[2 * CHAINS], sine[2 * CHAINS];
 #pragma unroll
@@ -285,7 +288,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void langevin(const uint4* _
             beyond += clip_and_count(x, at, task, first_replica);
 #endif
             product.start(x, largest);
-            own_step(x, at, task, drive, uniform_part(task.keys, n, id), first_place);
+            own_step(x, product, largest, at, task, drive, uniform_part(task.keys, n, id), first_place);
             product.add_to(x, task.unit);
         }
 #ifdef CLIP

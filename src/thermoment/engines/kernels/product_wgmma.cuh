@@ -55,6 +55,9 @@ struct Product {
 #endif
     }
 
+    // All of x has been seen at the start.
+    __device__ __forceinline__ void take(const State&, int, u32&) {}
+
     // Waits for the product and adds it.
     __device__ __forceinline__ void add_to(State& x, float unit) {
         asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS16(0), SUMS16(16)::"memory");
