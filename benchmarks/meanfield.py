@@ -120,7 +120,7 @@ def training(rounds: int) -> dict[str, dict[str, float]]:
 
 def as_trained(h: jax.Array, W: jax.Array, one: Machine) -> jax.Array:
     """The moments that training reads, without shot noise: (S, orders, N)."""
-    return jnp.stack(features(h, W, one, None, math.inf).features, axis=1)
+    return jnp.stack(features(h, [W], one, None, math.inf).features, axis=1)
 
 
 def timed(function: Any, *arguments: Any, rounds: int) -> float:

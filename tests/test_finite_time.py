@@ -35,7 +35,7 @@ def exact() -> Machine:
 def value(parameters: dict[str, Any], xi: jax.Array | None = None, n_replicas: float = 128) -> jax.Array:
     """The readout of what the machine shows, for K, b, W."""
     h = jnp.asarray(IMAGES) @ parameters["K"].T + parameters["b"]
-    seen = features(h, parameters["W"], exact(), xi, n_replicas)
+    seen = features(h, [parameters["W"]], exact(), xi, n_replicas)
     return jnp.sum(jnp.stack(seen.features, 1) * WEIGHTS)
 
 
@@ -57,7 +57,7 @@ def test_moments_agree_with_the_full_mean_field_far_below_the_shot_noise(s_W: fl
     network = tm.Reservoir.draw(256, 64, s_W=s_W, s_K=4.0, seed=5)
     h = network.drive(np.random.default_rng(1).random((50, 64)))
     with jax.enable_x64(True):
-        seen = features(jnp.asarray(h), jnp.asarray(network.W), exact(), None, np.inf)
+        seen = features(jnp.asarray(h), [jnp.asarray(network.W)], exact(), None, np.inf)
         full = moments_of_drive(
             jnp.asarray(h), jnp.asarray(network.W), node(tables(tm.Dynamics(), 1.0, DRIVES), ORDERS, "float64")
         )
@@ -139,8 +139,8 @@ def test_the_noise_has_the_covariance_of_sampled_powers(h: float) -> None:
     powers = np.stack([x**p for p in ORDERS], 1)
     with jax.enable_x64(True):
         xi = jnp.asarray(np.random.default_rng(5).normal(size=(3, count, 1)))
-        seen = features(jnp.full((count, 1), h), jnp.zeros((1, 1)), exact(), xi, 64.0)
-        still = features(jnp.full((1, 1), h), jnp.zeros((1, 1)), exact(), None, 64.0)
+        seen = features(jnp.full((count, 1), h), [jnp.zeros((1, 1))], exact(), xi, 64.0)
+        still = features(jnp.full((1, 1), h), [jnp.zeros((1, 1))], exact(), None, 64.0)
         drawn = 8 * (np.stack(seen.features, 1)[:, :, 0] - np.stack(still.features, 1)[0, :, 0])
     for sample in (powers - powers.mean(0), drawn):
         products = sample[:, :, None] * sample[:, None, :]
@@ -173,7 +173,7 @@ def test_the_factor_survives_tables_whose_covariance_is_not_positive() -> None:
 def test_a_mirrored_machine_mirrors_odd_orders() -> None:
     with jax.enable_x64(True):
         h, W = jnp.asarray(reservoir().drive(IMAGES)), jnp.asarray(reservoir().W)
-        one, other = (features(sign * h, W, exact(), None, np.inf).features for sign in (1, -1))
+        one, other = (features(sign * h, [W], exact(), None, np.inf).features for sign in (1, -1))
     for p, a, b in zip(ORDERS, one, other, strict=True):
         np.testing.assert_allclose(b, (-1) ** p * np.asarray(a), rtol=1e-12)
 
@@ -191,3 +191,15 @@ def test_look_up_reads_the_tables_and_their_slopes() -> None:
 def test_orders_whose_noise_is_not_tabulated_are_refused() -> None:
     with pytest.raises(ValueError, match="`orders` must be at most 4"):
         machine(tm.Dynamics(), 1.0, (1, 6))
+
+
+def test_reservoirs_side_by_side_show_what_each_shows_alone() -> None:
+    rng, sizes = np.random.default_rng(4), (7, 4)
+    with jax.enable_x64(True):
+        h = [jnp.asarray(rng.normal(0, 3, (5, n))) for n in sizes]
+        W = [jnp.asarray(tm.Reservoir.draw(n, 1, s_W=0.5, seed=n).W) for n in sizes]
+        xi = [jnp.asarray(rng.normal(0, 1, (len(ORDERS), 5, n))) for n in sizes]
+        both = features(jnp.concatenate(h, 1), W, exact(), jnp.concatenate(xi, 2), 32.0).features
+        alone = [features(h[i], [W[i]], exact(), xi[i], 32.0).features for i in (0, 1)]
+    for k, found in enumerate(both):
+        np.testing.assert_allclose(found, np.concatenate([one[k] for one in alone], 1), atol=1e-12)

@@ -8,7 +8,6 @@ follow phi as running averages over the batches; the loss takes them as given.
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,19 +49,21 @@ class Plan(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Running averages of phi and of its square, for every reservoir (P, N)."""
+    """Running averages of phi and of its square: (P, N)."""
 
-    mean: list[jax.Array]
-    square: list[jax.Array]
+    mean: jax.Array
+    square: jax.Array
 
-    def scaling(self) -> list[tuple[jax.Array, jax.Array]]:
-        """Mean and deviation."""
-        pairs = zip(self.mean, self.square, strict=True)
-        return [(mean, jnp.sqrt(jnp.maximum(square - mean**2, _SMALLEST_VARIANCE))) for mean, square in pairs]
+    def deviation(self) -> jax.Array:
+        """(P, N)"""
+        return jnp.sqrt(jnp.maximum(self.square - self.mean**2, _SMALLEST_VARIANCE))
 
 
 class State(NamedTuple):
-    """What training moves. `trained` has lists over the reservoirs: K, head, and b and W where they are trained."""
+    """What training moves. `trained` has K (N, D), head (P, N, C), offset (C,); b (N,) and W where they are trained.
+
+    N counts the nodes of one reservoir after the other. W is a list of the couplings within each.
+    """
 
     trained: dict[str, Any]
     optimiser: Any
@@ -104,41 +105,38 @@ def coupling(W: jax.Array, symmetric: bool) -> jax.Array:
     return W * (1 - jnp.eye(len(W), dtype=W.dtype))
 
 
-def shot_noise(reading: Reading, machine: Machine, sizes: Sequence[int], count: int, key: jax.Array) -> list[Any]:
-    """Standard normals (P, S, N) for every reservoir; None where there are infinitely many replicas."""
+def shot_noise(
+    reading: Reading, machine: Machine, parameters: dict[str, Any], count: int, key: jax.Array
+) -> jax.Array | None:
+    """Standard normals (P, S, N); None where there are infinitely many replicas."""
     if not math.isfinite(reading.n_replicas):
-        return [None for _ in sizes]
-    keys = jax.random.split(key, len(sizes))
-    return [jax.random.normal(k, (machine.n_orders, count, n)) for k, n in zip(keys, sizes, strict=True)]
-
-
-def show(reading: Reading, parameters: dict[str, Any], machine: Machine, x: jax.Array, noise: list[Any]) -> "Show":
-    """What all reservoirs show of images x (S, D) with this noise."""
-    seen, penalty = [], jnp.zeros(len(x), x.dtype)
-    for K, b, W, xi in zip(*(parameters[name] for name in "KbW"), noise, strict=True):
-        h = jnp.dot(x, K.T, precision=lax.Precision.HIGHEST) + b
-        seen.append(features(h, coupling(W, reading.symmetric), machine, xi, reading.n_replicas))
-        excess = jnp.maximum(jnp.abs(h) - reading.drive_limit, 0)
-        penalty = penalty + reading.drive_penalty * (excess**2).mean(axis=1) / len(noise)
-    strongest = jnp.stack([one.strongest for one in seen]).max()
-    return Show([one.features for one in seen], penalty, strongest)
+        return None
+    return jax.random.normal(key, (machine.n_orders, count, len(parameters["K"])))
 
 
 class Show(NamedTuple):
-    """Features of all reservoirs, for every order (S, N); the penalty of every image (S,); the largest drive."""
+    """Features of every order (S, N); the penalty of every image (S,); the largest drive."""
 
-    features: list[list[jax.Array]]
+    features: list[jax.Array]
     penalty: jax.Array
     strongest: jax.Array
 
 
-def logits(features: list[list[jax.Array]], parameters: dict[str, Any], statistics: Statistics) -> jax.Array:
+def show(reading: Reading, parameters: dict[str, Any], machine: Machine, x: jax.Array, noise: jax.Array | None) -> Show:
+    """What all reservoirs show of images x (S, D) with this noise."""
+    h = jnp.dot(x, parameters["K"].T, precision=lax.Precision.HIGHEST) + parameters["b"]
+    W = [coupling(one, reading.symmetric) for one in parameters["W"]]
+    seen = features(h, W, machine, noise, reading.n_replicas)
+    excess = jnp.maximum(jnp.abs(h) - reading.drive_limit, 0)
+    return Show(seen.features, reading.drive_penalty * (excess**2).mean(axis=1), seen.strongest)
+
+
+def logits(features: list[jax.Array], parameters: dict[str, Any], statistics: Statistics) -> jax.Array:
     """The head on standardised features: (S, C)."""
-    total = parameters["offset"]
-    for one, head, (mean, deviation) in zip(features, parameters["head"], statistics.scaling(), strict=True):
-        for k, phi in enumerate(one):
-            standardised = (phi - mean[k]) / deviation[k]
-            total = total + jnp.dot(standardised, head[k], precision=lax.Precision.HIGHEST)
+    total, deviation = parameters["offset"], statistics.deviation()
+    for k, phi in enumerate(features):
+        standardised = (phi - statistics.mean[k]) / deviation[k]
+        total = total + jnp.dot(standardised, parameters["head"][k], precision=lax.Precision.HIGHEST)
     return jnp.asarray(total)
 
 
@@ -155,7 +153,6 @@ def epoch(
 ) -> tuple[State, Outcome]:
     """One pass over the batches `rows` (n_batches, batch_size) of images x (S, D) and labels y; -1 is no image."""
     descent = optimiser(plan)
-    sizes = [len(K) for K in state.trained["K"]]
 
     def draw(rows: jax.Array, key: jax.Array) -> Any:
         for_images, for_noise = jax.random.split(key)
@@ -163,7 +160,7 @@ def epoch(
         if plan.options.distortion.strength:
             height, width = plan.image_shape
             images = distort(for_images, images, (height, width), plan.options.distortion)
-        return images, shot_noise(plan.reading, machine, sizes, len(rows), for_noise)
+        return images, shot_noise(plan.reading, machine, state.trained, len(rows), for_noise)
 
     def loss(trained: dict[str, Any], statistics: Statistics, rows: jax.Array, images: jax.Array, noise: Any) -> Any:
         parameters = {**fixed, **trained}
@@ -191,12 +188,14 @@ def epoch(
     return state, Outcome(outcomes.loss.mean(), outcomes.strongest.max())
 
 
-def averaged(statistics: Statistics, features: Any, share: jax.Array, part: float | jax.Array) -> Statistics:
+def averaged(
+    statistics: Statistics, features: list[jax.Array], share: jax.Array, part: float | jax.Array
+) -> Statistics:
     """The running averages with a `part` of them from this batch, its images weighed by `share`."""
 
-    def mixed(old: list[jax.Array], power: int) -> list[jax.Array]:
-        new = [jnp.stack([share @ lax.stop_gradient(phi) ** power for phi in one]) for one in features]
-        return [(1 - part) * before + part * now for before, now in zip(old, new, strict=True)]
+    def mixed(before: jax.Array, power: int) -> jax.Array:
+        now = jnp.stack([share @ lax.stop_gradient(phi) ** power for phi in features])
+        return (1 - part) * before + part * now
 
     return Statistics(mixed(statistics.mean, 1), mixed(statistics.square, 2))
 
@@ -212,7 +211,7 @@ def judge(
     key: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """How many images x (S, D) the machine of M replicas gets right, and the largest drive; label -1 is no image."""
-    noise = shot_noise(reading, machine, [len(K) for K in parameters["K"]], len(x), key)
+    noise = shot_noise(reading, machine, parameters, len(x), key)
     shown = show(reading, parameters, machine, x, noise)
     found = logits(shown.features, parameters, statistics).argmax(1)
     return ((found == y) & (y >= 0)).sum(), shown.strongest

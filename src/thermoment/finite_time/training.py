@@ -44,7 +44,7 @@ from thermoment.reservoir import Protocol, Reservoir
 from thermoment.store import identity
 from thermoment.validation import check_array, invalid
 
-VERSION = 1
+VERSION = 2
 """Raised whenever training gives something else for the same arguments."""
 SECONDS_BETWEEN_CHECKPOINTS = 10.0
 _JUDGED_AT_ONCE = 1000
@@ -172,22 +172,26 @@ def _start(
 ) -> tuple[State, dict[str, Any]]:
     """The state before the first epoch, and what stays as it is: the head starts from zero."""
     options = plan.options
-    parameters: dict[str, Any] = {
-        name: [jnp.asarray(getattr(reservoir, name), jnp.float32) for reservoir in reservoirs] for name in "KbW"
-    }
+    couplings = [jnp.asarray(reservoir.W, jnp.float32) for reservoir in reservoirs]
     if options.symmetric:
-        parameters["W"] = [(W + W.T) / math.sqrt(2) for W in parameters["W"]]
-    parameters["head"] = [jnp.zeros((node.n_orders, r.n_nodes, n_classes), jnp.float32) for r in reservoirs]
-    parameters["offset"] = jnp.zeros(n_classes, jnp.float32)
+        couplings = [(W + W.T) / math.sqrt(2) for W in couplings]
+    K, b = (np.concatenate([getattr(reservoir, name) for reservoir in reservoirs]) for name in "Kb")
+    parameters: dict[str, Any] = {
+        "K": jnp.asarray(K, jnp.float32),
+        "b": jnp.asarray(b, jnp.float32),
+        "W": couplings,
+        "head": jnp.zeros((node.n_orders, len(K), n_classes), jnp.float32),
+        "offset": jnp.zeros(n_classes, jnp.float32),
+    }
     trained = {name: parameters[name] for name in ("K", "head", "offset")}
     trained |= {name: parameters[name] for name in "bW" if getattr(options, name)}
     fixed = {name: parameters[name] for name in "KbW" if name not in trained}
 
     few = jnp.asarray(x[:_FIRST_LOOK])
-    noise = shot_noise(plan.reading, node, [r.n_nodes for r in reservoirs], len(few), key)
+    noise = shot_noise(plan.reading, node, parameters, len(few), key)
     look = jax.jit(show, static_argnums=0, compiler_options=REPRODUCIBLE)
     shown = look(plan.reading, parameters, node, few, noise)
-    nothing = [jnp.zeros((node.n_orders, r.n_nodes), jnp.float32) for r in reservoirs]
+    nothing = jnp.zeros((node.n_orders, len(K)), jnp.float32)
     share = jnp.full(len(few), 1 / len(few), jnp.float32)
     statistics = averaged(Statistics(nothing, nothing), shown.features, share, 1.0)
     return State(trained, optimiser(plan).init(trained), statistics), fixed
@@ -261,18 +265,26 @@ def _finished(reservoirs: Sequence[Reservoir], state: State, options: FiniteTime
     """The state as reservoirs and a readout of [phi_K1 | phi_K2 | ...], each [m1 | m2 | ...]."""
     trained, found = state.trained, []
     for number, reservoir in enumerate(reservoirs):
+        nodes = _nodes(reservoirs, number)
         changed: dict[str, Any] = {
-            name: np.asarray(trained[name][number], np.float64) for name in "Kb" if name in trained
+            name: np.asarray(trained[name][nodes], np.float64) for name in "Kb" if name in trained
         }
         if options.W or options.symmetric:
             start = jnp.asarray((reservoir.W + reservoir.W.T) / math.sqrt(2), jnp.float32)
             W = coupling(trained["W"][number] if options.W else start, options.symmetric)
             changed["W"] = np.asarray(W, np.float64)
         found.append(replace(reservoir, **changed))
-    weights = np.concatenate([np.asarray(head, np.float64).reshape(-1, head.shape[-1]) for head in trained["head"]])
-    mean, deviation = (
-        np.concatenate([np.asarray(part, np.float64).ravel() for part in parts])
-        for parts in zip(*state.statistics.scaling(), strict=True)
-    )
-    offset = np.asarray(trained["offset"], np.float64)
-    return Trained(tuple(found), Readout(weights.T.copy(), offset, Scaling(mean, deviation)), tuple(history))
+
+    def ordered(array: jax.Array) -> NDArray[np.float64]:
+        parts = [np.asarray(array[:, _nodes(reservoirs, number)], np.float64) for number in range(len(reservoirs))]
+        return np.concatenate([part.reshape(-1, *part.shape[2:]) for part in parts])
+
+    scaling = Scaling(ordered(state.statistics.mean), ordered(state.statistics.deviation()))
+    readout = Readout(ordered(trained["head"]).T.copy(), np.asarray(trained["offset"], np.float64), scaling)
+    return Trained(tuple(found), readout, tuple(history))
+
+
+def _nodes(reservoirs: Sequence[Reservoir], number: int) -> slice:
+    """The nodes of a reservoir among those of all."""
+    start = sum(reservoir.n_nodes for reservoir in reservoirs[:number])
+    return slice(start, start + reservoirs[number].n_nodes)
