@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -165,12 +166,13 @@ def _features(
     store.prepare()
     missing = store.missing()
     total = sum(store.size(number) for number in missing)
-    done = dict.fromkeys(missing, 0)
+    done, telling = dict.fromkeys(missing, 0), Lock()
 
     def simulated(number: int) -> Moments:
         def progress(count: int, _: int) -> None:
-            done[number] = count
-            context.listener(f"{engine.name} {name}, images", sum(done.values()), total)
+            with telling:
+                done[number] = count
+                context.listener(f"{engine.name} {name}, images", sum(done.values()), total)
 
         rows = store.rows(number)
         ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
