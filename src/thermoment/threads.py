@@ -25,8 +25,11 @@ def multiply_in_threads(work: Callable[[int], float], items: Sequence[int]) -> l
     A BLAS that shares a product between threads has other bits for another number of them, and with many small products
     it takes several times as long.
     """
-    with _limiting, _products_of_one_thread(), ThreadPoolExecutor(min(cores(), len(items))) as pool:
-        return list(pool.map(work, items))
+    with _limiting, _products_of_one_thread():
+        if len(items) == 1:
+            return [work(items[0])]
+        with ThreadPoolExecutor(cores()) as pool:
+            return list(pool.map(work, items))
 
 
 def _products_of_one_thread() -> AbstractContextManager[Any]:
