@@ -28,7 +28,7 @@ from thermoment.threads import cores
 from thermoment.validation import invalid
 
 # Nodes of all samples solved together: on a CPU a chunk's arrays should stay in its cache.
-_CHUNK_ON_CPU, _CHUNK = 2**14, 2**20
+_CHUNK_ON_CPU, _CHUNK = 2**15, 2**20
 # Of an error estimate beyond this part of the nodes' spread the user is warned: sampling 1/0.02^2 = 2500 replicas
 # does as well.
 _TOLERATED = 0.02
@@ -114,7 +114,8 @@ class MeanField:
             return _keep(_Chunk(*(array[: len(samples)] for array in chunk)), samples, h_max, raw)
 
         chunks = np.split(which, range(rows, len(which), rows))
-        with ThreadPoolExecutor(cores() if on_cpu else 2) as pool:
+        # One chunk more than there are cores, which computes while another is taken in.
+        with ThreadPoolExecutor(cores() + 1 if on_cpu else 2) as pool:
             yield from pool.map(one, chunks)
 
 
