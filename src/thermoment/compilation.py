@@ -1,4 +1,4 @@
 """How JAX compiles here: into programs that give the same bits every time, on a GPU too."""
 
 REPRODUCIBLE = {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}
-"""No race, and no choice by stopwatch, which would also take most of a minute before the first batch."""
+"""No race, and no choice of an algorithm by stopwatch."""

@@ -164,7 +164,7 @@ class Reservoir:
         return int(self.K.shape[1])
 
     def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """h = K I + b for inputs (S, D): (S, N). A row's bits depend on nothing but itself, K and b."""
+        """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on other rows or the number of cores."""
         return self.driven(inputs).drive
 
     def driven(self, inputs: ArrayLike) -> Driven:
