@@ -37,6 +37,15 @@ def test_every_product_against_the_reference(product: str, N: int) -> None:
     assert np.abs((moments.raw - expected.raw).mean(axis=(0, 2))).max() < 2e-5 * max(1, 256 / N) ** 0.5
 
 
+@pytest.mark.parametrize("product", ["wgmma", "mma, W in global memory"])
+def test_every_product_gives_the_bits_of_mma(product: str) -> None:
+    try:
+        found = tm.simulate(network(200), INPUTS, PROTOCOL, engine=cuda.Cuda(product))
+    except ValueError as why:
+        pytest.skip(str(why))
+    assert bits(found) == bits(tm.simulate(network(200), INPUTS, PROTOCOL, engine=cuda.Cuda("mma")))
+
+
 N_COUPLED = 32
 PATTERN = np.random.default_rng(8).standard_normal((N_COUPLED, N_COUPLED)) * (1 - np.eye(N_COUPLED))
 

@@ -62,18 +62,20 @@ _X_BYTES = _TILES * ROWS * WIDTH * 2
 _W_BYTES = WIDTH * WIDTH * 2
 
 
+_THREADS = _TILES * 256
+
+
 class _Path(NamedTuple):
-    """A way to multiply by W: what the kernel is compiled with, its threads, and the shared memory it needs."""
+    """A way to multiply by W: what the kernel is compiled with, and the shared memory it needs."""
 
     defines: tuple[str, ...]
-    threads: int
     shared_bytes: int
 
 
 _PATHS = {
-    "wgmma": _Path(("-DHOPPER", "-DW_IN_SHARED"), 256 * _TILES, _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
-    "mma": _Path(("-DW_IN_SHARED",), 128 * _TILES, _W_BYTES + _WORKSPACE_BYTES),
-    "mma, W in global memory": _Path((), 128 * _TILES, _WORKSPACE_BYTES),
+    "wgmma": _Path(("-DHOPPER", "-DW_IN_SHARED"), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
+    "mma": _Path(("-DW_IN_SHARED",), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
+    "mma, W in global memory": _Path((), _X_BYTES + _WORKSPACE_BYTES),
 }
 
 
@@ -263,7 +265,7 @@ def _launch(
         arguments[name] = value
     kernel = _compile(cupy.cuda.Device().id, path, clip, extra)
     grid = min(cupy.cuda.Device().attributes["MultiProcessorCount"], math.ceil(S * blocks / _TILES))
-    kernel((grid,), (_PATHS[path].threads,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
+    kernel((grid,), (_THREADS,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
     means = sums[:, 0].astype(np.float64)
     for block in range(1, blocks):  # in the same order in any batch

@@ -129,25 +129,30 @@ __device__ __forceinline__ bool reaches(u32 magnitudes, u32 limit) {
     return (magnitudes & 0x7FFF) >= limit || (magnitudes >> 16 & 0x7FFF) >= limit;
 }
 
-// A group of four warps holds all rows of a tile and so many of its columns. wgmma reads x from shared memory, so two groups
-// can share a tile; mma.sync takes x from a thread's own registers, so one group has it all.
+// A group of four warps holds all rows of a tile and half of its columns. A warp of it has so many of the rows: wgmma leaves
+// its sums with 16 rows in each warp; mma.sync reads W half as often with 32.
 #ifdef HOPPER
-constexpr int COLUMNS = 128;
+constexpr int WARP_ROWS = 16;
 #else
-constexpr int COLUMNS = 256;
+constexpr int WARP_ROWS = 32;
 #endif
-constexpr int MEMBERS = WIDTH / COLUMNS;
-constexpr int THREADS = 128 * MEMBERS * TILES;
+constexpr int COLUMNS = WIDTH / 2;
+constexpr int WARP_COLUMNS = COLUMNS * (ROWS / WARP_ROWS) / 4;
+constexpr int THREADS = 256 * TILES;
 
-// What a thread holds of a tile. x[4 j + 2 r + e] is replica `row` + 8 r at the group's column 8 j + 2 c + e: the layout in
-// which the tensor cores leave a sum. The four columns of j = 2 k, 2 k + 1 are four nodes that share a call of Philox.
+// What a thread holds of a tile. x[4 j + 2 r + e] is row `row` + 8 r of block j, at its column 2 c + e: the layout in which the
+// tensor cores leave a sum. A block is 16 rows and 8 columns of the warp, and here it begins.
+// The four columns of blocks 2 k and 2 k + 1 are four nodes that share a call of Philox.
 typedef float State[COLUMNS / 2];
+__device__ constexpr int block_row(int j) { return j / (WARP_COLUMNS / 8) * 16; }
+__device__ constexpr int block_column(int j) { return j % (WARP_COLUMNS / 8) * 8; }
 
 // Where a thread stands.
 struct Place {
-    int group, tile, member;  // its group, for which of the multiprocessor's tiles, which of the tile's groups
-    int first_column;         // of the group
-    int warp, lane, row, c;   // within the group
+    int group, tile;         // its group, and for which of the multiprocessor's tiles
+    int group_column;        // the group's first, of the tile
+    int column, row;         // the warp's first column and the thread's first row, of the tile
+    int warp, lane, c;       // within the group, the warp, four lanes
 };
 
 // Number 0 is of all threads, 1 to 4 are the groups', the next are for the product.
@@ -156,28 +161,35 @@ __device__ __forceinline__ void barrier(int number, int threads) {
 }
 __device__ __forceinline__ void group_barrier(const Place& at) { barrier(1 + at.group, 128); }
 
-// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi. The product sees x before it changes.
-template <class Product>
-__device__ __forceinline__ void own_step(State& x, Product& product, u32& largest, const Place& at, const Task& task,
-                                         const float* drive, const Uniform& uniform, u32 first_place) {
+// Where the two groups of a tile meet, each says so at the other's barrier and waits at its own.
+constexpr int WRITTEN = 5, READ = 9;  // the first of four barriers each
+__device__ __forceinline__ void say_to_other(int barriers, int group) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(barriers + (group ^ 1)) : "memory");
+}
+__device__ __forceinline__ void wait_for_other(int barriers, int group) { barrier(barriers + group, 256); }
+
+// Well, drive and noise of one step: x <- x (linear + cubic x^2) + mu dt h + sigma xi.
+__device__ __forceinline__ void own_step(State& x, const Place& at, const Task& task, const float* drive,
+                                         const Uniform& uniform, u32 first_place) {
     // Bits of replica and group that are zero in the thread's first place, so that they can be set by one operation. The
     // compiler must not see that they are the same in every step: it would keep all sums in registers.
     first_place ^= uniform.round1_a;
     asm volatile("" : "+r"(first_place));
 #pragma unroll
     for (int k = 0; k < COLUMNS / 16; k += CHAINS / 2) {
-#pragma unroll
-        for (int i = 0; i < CHAINS / 2; ++i) product.take(x, k + i, largest);
         u32 place[CHAINS], w[CHAINS][4];
         float radius[2 * CHAINS], cosine[2 * CHAINS], sine[2 * CHAINS];
 #pragma unroll
-        for (int i = 0; i < CHAINS; ++i) place[i] = first_place ^ (8 * 4096 * (i % 2) | 4 * (k + i / 2));
+        for (int i = 0; i < CHAINS; ++i) {
+            const int j = 2 * (k + i / 2);
+            place[i] = first_place ^ ((block_row(j) + 8 * (i % 2)) * 4096 | block_column(j) / 4);
+        }
         philox(task.keys, uniform, place, w);
         box_muller(w, task.log_scale, radius, cosine, sine);
 #pragma unroll
         for (int i = 0; i < 2 * CHAINS; ++i) {
             const int j = 2 * k + i / 4 * 2 + i % 2, r = i / 2 % 2;
-            const float2 h = *(const float2*)&drive[8 * j + 2 * at.c];
+            const float2 h = *(const float2*)&drive[block_column(j) + 2 * at.c];
             float &a = x[4 * j + 2 * r], &b = x[4 * j + 2 * r + 1];
             a = fmaf(a, fmaf(a * a, task.cubic, task.linear), fmaf(radius[i], cosine[i], h.x));
             b = fmaf(b, fmaf(b * b, task.cubic, task.linear), fmaf(radius[i], sine[i], h.y));
@@ -192,25 +204,29 @@ __device__ __forceinline__ u32 rounded(const State& x, int i, u32& largest) {
     return pair;
 }
 
-__device__ __forceinline__ int node_of(int j, int c, int e) { return 16 * (j / 2) + 4 * c + 2 * (j % 2) + e; }
+// Of the nodes from the warp's first on: the one at x[i].
+__device__ __forceinline__ int node_of(int i, int c) {
+    const int j = i / 4;
+    return block_column(j) / 16 * 16 + 4 * c + 2 * (j % 2) + i % 2;
+}
 
 // Clips every x and returns how many were beyond, padding left out.
 __device__ __forceinline__ u32 clip_and_count(State& x, const Place& at, const Task& task, int first_replica) {
     u32 beyond = 0;
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; ++i) {
-        const int r = i / 2 % 2, node = at.first_column + node_of(i / 4, at.c, i % 2);
-        const bool real = first_replica + at.row + 8 * r < task.n_replicas && node < task.n_nodes;
+        const int row = at.row + block_row(i / 4) + 8 * (i / 2 % 2), node = at.column + node_of(i, at.c);
+        const bool real = first_replica + row < task.n_replicas && node < task.n_nodes;
         beyond += real && fabsf(x[i]) > task.clip;
         x[i] = fminf(fmaxf(x[i], -task.clip), task.clip);
     }
     return beyond;
 }
 
-// Sums of x^p over the tile's replicas: within a warp by shuffles, then the four warps in order through `scratch`.
+// Sums of x^p over the tile's replicas: of 16 rows by shuffles, then the four of these in order through `scratch`.
 __device__ void write_sums(const State& x, const Place& at, const Task& task, int tile, int first_replica, float* scratch) {
-    const bool live0 = first_replica + at.row < task.n_replicas, live1 = first_replica + at.row + 8 < task.n_replicas;
-    float* out = task.sums + (u64)tile * __popc(task.orders) * WIDTH + at.first_column;
+    float* out = task.sums + (u64)tile * __popc(task.orders) * WIDTH + at.group_column;
+    float* const own = scratch + at.row / 16 * COLUMNS + at.column - at.group_column + 2 * at.c;
     for (int p = 1; p <= MAX_ORDER; ++p) {
         if (!(task.orders >> (p - 1) & 1)) continue;
         group_barrier(at);
@@ -218,18 +234,20 @@ __device__ void write_sums(const State& x, const Place& at, const Task& task, in
         for (int j = 0; j < COLUMNS / 8; ++j) {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const float a = live0 ? x[4 * j + e] : 0.0f, b = live1 ? x[4 * j + 2 + e] : 0.0f;
+                const int replica = first_replica + at.row + block_row(j);
+                const float a = replica < task.n_replicas ? x[4 * j + e] : 0.0f;
+                const float b = replica + 8 < task.n_replicas ? x[4 * j + 2 + e] : 0.0f;
                 float power_a = a, power_b = b;
                 for (int q = 1; q < p; ++q) power_a *= a, power_b *= b;
                 float sum = power_a + power_b;
                 for (int lanes = 4; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-                if (at.lane < 4) scratch[at.warp * COLUMNS + 8 * j + 2 * at.c + e] = sum;
+                if (at.lane < 4) own[block_row(j) / 16 * COLUMNS + block_column(j) + e] = sum;
             }
         }
         group_barrier(at);
-        for (int column = at.warp * 32 + at.lane; column < COLUMNS; column += 128)
-            out[column] = (scratch[column] + scratch[COLUMNS + column]) +
-                          (scratch[2 * COLUMNS + column] + scratch[3 * COLUMNS + column]);
+        const int column = threadIdx.x % COLUMNS;  // a group has as many threads
+        out[column] = (scratch[column] + scratch[COLUMNS + column]) +
+                      (scratch[2 * COLUMNS + column] + scratch[3 * COLUMNS + column]);
         out += WIDTH;
     }
     group_barrier(at);
@@ -255,12 +273,12 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void langevin(const uint4* _
 #endif
     Place at;
     at.group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the same in a warp, and the compiler is to know it
-    at.tile = at.group / MEMBERS;
-    at.member = at.group % MEMBERS;
-    at.first_column = at.member * COLUMNS;
     at.warp = threadIdx.x / 32 % 4;
+    at.tile = at.group / 2;
+    at.group_column = at.group % 2 * COLUMNS;
+    at.column = at.group_column + at.warp / (ROWS / WARP_ROWS) * WARP_COLUMNS;
     at.lane = threadIdx.x % 32;
-    at.row = 16 * at.warp + at.lane / 4;
+    at.row = at.warp % (ROWS / WARP_ROWS) * WARP_ROWS + at.lane / 4;
     at.c = at.lane % 4;
     Product product(W, after_W, at);
     float* const drive = (float*)(after_W + TILES * Product::SHARED_CHUNKS) + at.group * 5 * COLUMNS;
@@ -271,10 +289,10 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void langevin(const uint4* _
     for (int tile = blockIdx.x * TILES + at.tile; tile < n_tiles; tile += gridDim.x * TILES) {
         const int sample = tile / task.blocks, first_replica = tile % task.blocks * ROWS;
         const u64 id = task.ids[sample];
-        for (int i = threadIdx.x % 128; i < COLUMNS; i += 128)
-            drive[i] = task.drive[(u64)sample * WIDTH + at.first_column + i];
+        const int column = threadIdx.x % COLUMNS;
+        drive[column] = task.drive[(u64)sample * WIDTH + at.group_column + column];
         group_barrier(at);
-        const u32 first_place = (u32)(first_replica + at.row) * 4096 + at.first_column / 4 + at.c;
+        const u32 first_place = (u32)(first_replica + at.row) * 4096 + at.column / 4 + at.c;
         State x;
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; ++i) x[i] = 0.0f;
@@ -288,7 +306,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void langevin(const uint4* _
             beyond += clip_and_count(x, at, task, first_replica);
 #endif
             product.start(x, largest);
-            own_step(x, product, largest, at, task, drive, uniform_part(task.keys, n, id), first_place);
+            own_step(x, at, task, drive + at.column - at.group_column, uniform_part(task.keys, n, id), first_place);
             product.add_to(x, task.unit);
         }
 #ifdef CLIP

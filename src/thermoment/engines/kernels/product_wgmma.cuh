@@ -8,20 +8,19 @@
 
 struct Product {
     static constexpr int SHARED_CHUNKS = ROWS * WIDTH / 8;  // of 16 bytes: x of a tile
-    static constexpr int WRITTEN = 5, READ = 9;             // the first of four barriers each
 
     u64 x_descriptor, w_descriptor;
     u32 row_address, first_chunk;  // where this lane's row of the group's x is, and where its first chunk is in it
-    int own, other;                // the two groups of the tile
+    int group;
     u32 sums[COLUMNS / 4];
 
-    __device__ Product(const uint4* W, uint4* after_W, const Place& at) : own(at.group), other(at.group ^ 1) {
+    __device__ Product(const uint4* W, uint4* after_W, const Place& at) : group(at.group) {
         const u32 x_address = (u32)__cvta_generic_to_shared(after_W + at.tile * SHARED_CHUNKS);
         x_descriptor = descriptor(x_address);
-        w_descriptor = descriptor((u32)__cvta_generic_to_shared(W) + at.first_column * 128);
+        w_descriptor = descriptor((u32)__cvta_generic_to_shared(W) + at.column * 128);
         // stmatrix: lanes 8 i to 8 i + 7 have the rows of matrix i, which are rows 0-7 and 8-15 of a chunk, then of the next.
         const int row = 16 * at.warp + at.lane % 16;
-        row_address = x_address + (at.first_column / 64 * ROWS + row) * 128;
+        row_address = x_address + (at.column / 64 * ROWS + row) * 128;
         first_chunk = (at.lane / 16 ^ row % 8) << 4;
         show_to_tensor_cores();  // W
     }
@@ -39,7 +38,8 @@ struct Product {
                          : "memory");
         }
         show_to_tensor_cores();
-        meet(WRITTEN);
+        say_to_other(WRITTEN, group);
+        wait_for_other(WRITTEN, group);
         // Addresses and descriptors are cheap, registers are not: they are not to be kept through the own step.
         asm volatile("" : "+l"(x_descriptor), "+l"(w_descriptor), "+r"(first_chunk));
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -55,15 +55,13 @@ struct Product {
 #endif
     }
 
-    // All of x has been seen at the start.
-    __device__ __forceinline__ void take(const State&, int, u32&) {}
-
     // Waits for the product and adds it.
     __device__ __forceinline__ void add_to(State& x, float unit) {
         asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS16(0), SUMS16(16)::"memory");
 #pragma unroll
         for (int i = 0; i < COLUMNS / 4; ++i) add_halves(&x[2 * i], sums[i], unit);
-        meet(READ);  // the next step may write
+        say_to_other(READ, group);  // the next step may write
+        wait_for_other(READ, group);
     }
 
     // sums <- W x + onto * sums, for 16 of the columns of x.
@@ -75,12 +73,6 @@ struct Product {
             "%23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, onto, 1, 1, 0, 0;}"
             : SUMS16(0), SUMS16(16)
             : "l"(a), "l"(b), "r"(onto));
-    }
-
-    // Waits until both groups of the tile are here: each says so at the other's barrier and waits at its own.
-    __device__ __forceinline__ void meet(int barriers) {
-        asm volatile("bar.arrive %0, 256;" ::"r"(barriers + other) : "memory");
-        barrier(barriers + own, 256);
     }
 
     // What ordinary stores wrote is read by the tensor cores, once a barrier is passed.
