@@ -27,7 +27,7 @@ from thermoment.context import Context
 from thermoment.data import Dataset
 from thermoment.experiment import Experiment, read
 from thermoment.files import write_whole
-from thermoment.readout import Readout, average_logits, classes, fit_converged
+from thermoment.readout import Readout, average_logits, classes, fit_sgd
 
 INGREDIENTS: dict[str, tuple[str, ...]] = {
     "static": ("adam",),
@@ -46,7 +46,7 @@ INGREDIENTS: dict[str, tuple[str, ...]] = {
 """The experiment each starts from, and what is changed."""
 CONDITIONS: dict[str, Sequence[float]] = {
     "n_replicas": (8, 32, 128, 512),
-    "kT": (0.02, 0.1, 0.5, 2.0),
+    "kT": (0.02, 0.1, 0.5, 1.0),
     "t_final": (0.05, 0.2, 1.0, 3.0),
 }
 SECTION = {"n_replicas": "protocol", "kT": "dynamics", "t_final": "protocol"}
@@ -71,9 +71,9 @@ class Machine:
         return int((found == dataset.y_test).sum())
 
     def refitted(self, dataset: Dataset, protocol: tm.Protocol, engine: str) -> "Machine":
-        """The same reservoirs under one head fitted to what they show now."""
+        """The same reservoirs under one head, the paper's readout of what they show now."""
         features = np.concatenate(self._features(dataset.x_train, 0, protocol, engine), axis=1)
-        return replace(self, heads=(fit_converged(features, dataset.y_train),))
+        return replace(self, heads=tuple(fit_sgd(features, dataset.y_train, [np.arange(features.shape[1])])))
 
     def at(self, kT: float) -> "Machine":
         """The same at another temperature."""

@@ -29,7 +29,7 @@ def progress() -> Iterator[Listener]:
         starts: dict[str, float] = {}
 
         def show(what: str, done: int, total: int, detail: str = "", /) -> None:
-            if what not in tasks or bars.tasks[tasks[what]].total != total:
+            if what not in tasks or bars.tasks[tasks[what]].total != total or bars.tasks[tasks[what]].completed > done:
                 tasks[what], starts[what] = bars.add_task(what, total=total, rate=""), time.perf_counter()
             rate = _rate(done, time.perf_counter() - starts[what])
             bars.update(tasks[what], completed=done, rate=", ".join(filter(None, (rate, detail))))
@@ -39,13 +39,15 @@ def progress() -> Iterator[Listener]:
 
 def _lines() -> Listener:
     """Plain lines: the start and the end of everything, and every ten seconds how far it is."""
-    current, start, latest = "", 0.0, 0.0
+    current, before, start, latest = "", 0, 0.0, 0.0
 
     def show(what: str, done: int, total: int, detail: str = "", /) -> None:
-        nonlocal current, start, latest
+        nonlocal current, before, start, latest
         now = time.perf_counter()
-        if what != current:
-            current, start, latest = what, now, now
+        anew = what != current or done < before  # the next repeat has the same name
+        current, before = what, done
+        if anew:
+            start = latest = now
         elif done < total and now - latest < _SECONDS_BETWEEN_LINES:
             return
         latest = now
