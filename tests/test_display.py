@@ -1,18 +1,8 @@
 """Progress of a run in a log: few lines, with the rate and the time left of what is under way."""
 
-import io
-import sys
-
 import pytest
 
 from thermoment import display
-
-
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    return stream
 
 
 @pytest.fixture
@@ -22,12 +12,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_log_has_the_start_the_end_and_every_ten_seconds(log: io.StringIO, clock: list[float]) -> None:
+def test_a_log_has_the_start_the_end_and_every_ten_seconds(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
     with display.progress() as show:
         for done in range(25):
             clock[0] += 1.0
             show("training", done + 1, 25, "loss 0.5")
-    assert log.getvalue().splitlines() == [
+    assert capsys.readouterr().err.splitlines() == [
         "training: 1/25 loss 0.5",
         "training: 11/25 1.1/s, 13 s left, loss 0.5",
         "training: 21/25 1.1/s, 4 s left, loss 0.5",
@@ -35,10 +27,10 @@ def test_a_log_has_the_start_the_end_and_every_ten_seconds(log: io.StringIO, clo
     ]
 
 
-def test_the_next_repeat_has_a_clock_of_its_own(log: io.StringIO, clock: list[float]) -> None:
+def test_the_next_repeat_has_a_clock_of_its_own(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with display.progress() as show:
         for step in (100.0, 1.0):
             for done in range(1, 12):
                 clock[0] += step
                 show("training", done, 11)
-    assert log.getvalue().splitlines()[-2:] == ["training: 1/11", "training: 11/11 1.1/s"]
+    assert capsys.readouterr().err.splitlines()[-2:] == ["training: 1/11", "training: 11/11 1.1/s"]
