@@ -141,7 +141,7 @@ def duration(seconds: float) -> str:
     for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.2g} {name}"
-    return f"{seconds:.2g} s"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
 def save(figure: Any, name: str, *, tight: bool = True) -> None:

@@ -32,16 +32,16 @@ from thermoment.readout import Readout, average_logits, classes, fit_sgd
 INGREDIENTS: dict[str, tuple[str, ...]] = {
     "static": ("adam",),
     "finite time": ("best", "finite_time.n_replicas=inf", "finite_time.distortion={}"),
-    "and shot noise": ("best", "finite_time.distortion={}"),
-    "and distortion": ("best",),
-    "distortion, no shot noise": ("best", "finite_time.n_replicas=inf"),
-    "each for itself": ("best", "finite_time.joint=false"),
-    "b as drawn": ("best", "finite_time.b=false"),
-    "W trained": ("best", "finite_time.W=true"),
-    "W trained, symmetric": ("best", "finite_time.W=true", "finite_time.symmetric=true"),
-    "no coupling": ("best", "reservoirs.*.s_W=0.0"),
-    "m1": ("best", "protocol.orders=[1]"),
-    "m1, m2": ("best", "protocol.orders=[1, 2]"),
+    "finite time, shot noise": ("best", "finite_time.distortion={}"),
+    "finite time, shot noise, distortion: best": ("best",),
+    "best without shot noise": ("best", "finite_time.n_replicas=inf"),
+    "best, each for itself": ("best", "finite_time.joint=false"),
+    "best with b as drawn": ("best", "finite_time.b=false"),
+    "best with W trained": ("best", "finite_time.W=true"),
+    "best with W trained, symmetric": ("best", "finite_time.W=true", "finite_time.symmetric=true"),
+    "best without coupling": ("best", "reservoirs.*.s_W=0.0"),
+    "best with m1": ("best", "protocol.orders=[1]"),
+    "best with m1, m2": ("best", "protocol.orders=[1, 2]"),
 }
 """The experiment each starts from, and what is changed."""
 CONDITIONS: dict[str, Sequence[float]] = {
@@ -131,7 +131,7 @@ class Study:
         for seed in self.options.seeds:
             for name, (source, *changes) in INGREDIENTS.items():
                 yield {"name": name, "seed": seed}, partial(self.trained, source, tuple(changes), seed)
-            yield {"name": "one reservoir", "seed": seed}, partial(self.trained, "best", (), seed, 1)
+            yield {"name": "best with one reservoir", "seed": seed}, partial(self.trained, "best", (), seed, 1)
 
     def conditions(self) -> Iterator[Job]:
         """For every seed and condition: `best` as it is, with its head refitted, and trained for it."""
@@ -147,6 +147,12 @@ class Study:
                         yield {"name": name, "value": value, "how": how, "seed": seed}, work
 
 
+def matches(job: dict[str, Any], words: str) -> bool:
+    """Whether a row begins so: `kT`, `kT 0.5` or `kT 0.5 as it is`."""
+    label = " ".join(str(value) for name, value in job.items() if name != "seed")
+    return f"{label} ".startswith(f"{words} ")
+
+
 def main() -> None:
     """Measures what is missing, and writes after every row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -155,7 +161,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--only", nargs="+", help="names of rows; all unless given")
+    parser.add_argument("--only", nargs="+", help="rows that begin so; all unless given")
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--data-dir")
     parser.add_argument("--held-out", type=int, default=5000)
@@ -166,7 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as store:
         for job, work in getattr(Study(options, Path(store)), options.study)():
             known = any(job.items() <= row.items() for row in rows)
-            if known or (options.only and job["name"] not in options.only):
+            if known or (options.only and not any(matches(job, words) for words in options.only)):
                 continue
             begin = time.perf_counter()
             row = {**job, "correct": work(), "seconds": round(time.perf_counter() - begin, 2)}
