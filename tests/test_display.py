@@ -1,6 +1,7 @@
 """Progress of a run in a log: few lines, with the rate and the time left of what is under way."""
 
 import pytest
+from rich.console import Console
 
 from thermoment import display
 
@@ -34,3 +35,14 @@ def test_the_next_repeat_has_a_clock_of_its_own(clock: list[float], capsys: pyte
                 clock[0] += step
                 show("training", done, 11)
     assert capsys.readouterr().err.splitlines()[-2:] == ["training: 1/11", "training: 11/11 1.1/s"]
+
+
+def test_a_table_shows_brackets_as_they_are_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:
+    body = [["a", "1.5 s", "pip install 'x[cuda]'"], ["bcd", "12 s", ""]]
+    Console().print(display.table("[title]", ["name", "time", "why"], body))
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "[title]",
+        "name   time  why",
+        "a     1.5 s  pip install 'x[cuda]'",
+        "bcd    12 s",
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from thermoment.context import Listener
 
@@ -22,8 +23,8 @@ def progress() -> Iterator[Listener]:
     if not console.is_terminal:
         yield _lines()
         return
-    speed = TextColumn("{task.fields[rate]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
+    name, speed = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[rate]}"))
+    columns = (name, BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
     with Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
         starts: dict[str, float] = {}
@@ -111,10 +112,12 @@ def _study(title: str, study: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Table:
-    """A table with its first column to the left and the others to the right."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    """A table with numbers to the right and words to the left. Brackets in a cell are no markup."""
+    rows = [list(row) for row in body]
+    made = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(head):
-        made.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in body:
-        made.add_row(*row)
+        numbers = all(not row[number] or row[number][0] in "0123456789+-" for row in rows)
+        made.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*map(Text, row))
     return made

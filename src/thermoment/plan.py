@@ -102,7 +102,7 @@ def rows(found: Plan) -> dict[str, str]:
     return {
         "images through a reservoir": f"{found.n_images:,}",
         "node-steps, if sampled": sampled or "infinitely many replicas: only meanfield",
-        "epochs of training": f"{found.epochs:,}",
+        "epochs of training, times reservoirs": f"{found.epochs:,}",
         "readouts": f"{found.n_readouts:,}",
         "chunks of features": f"{found.chunks:,}",
         "disk for features": f"{found.disk_bytes / 1e6:,.0f} MB",
