@@ -98,6 +98,10 @@ class TestDraw:
         draw(changed, tmp_path)
 
 
+def model_key(row: Any) -> tuple[Any, ...]:
+    return row["model"], row["fusion"], tuple(row["orders"])
+
+
 class TestErrorSets:
     def figure(self, given: dict[str, Any]) -> Figure:
         with look():
@@ -156,14 +160,25 @@ class TestErrorSets:
     def test_bars_start_at_zero_and_carry_wilsons_intervals(self) -> None:
         given = results()
         bars = self.figure(given).axes[2]
+        models = list(dict.fromkeys(map(model_key, given["accuracy"])))
+        rows = sorted(given["accuracy"], key=lambda row: models.index(model_key(row)))
         found = [(bar.get_x(), bar.get_width()) for bar in bars.patches]  # type: ignore[attr-defined]
-        assert found == [(0, pytest.approx(100 * (1 - row["accuracy"]))) for row in given["accuracy"]]
+        assert found == [(0, pytest.approx(100 * (1 - row["accuracy"]))) for row in rows]
         whiskers = [xs(line) for line in bars.lines if line.get_color() != "white"]
-        for row, ends in zip(given["accuracy"], whiskers, strict=True):
+        for row, ends in zip(rows, whiskers, strict=True):
             assert sorted(ends) == pytest.approx([100 * (1 - end) for end in reversed(row["ci95"])])
-        assert [text.strip() for text in words(bars)[:-1]] == [
-            f"{100 * row['accuracy']:.2f}" for row in given["accuracy"]
-        ]
+        assert [text.strip() for text in words(bars)[:-1]] == [f"{100 * row['accuracy']:.2f}" for row in rows]
+
+    def test_no_bar_covers_another_and_names_stand_in_the_middle_of_theirs(self) -> None:
+        given = results()
+        first = given["accuracy"][0]
+        given["accuracy"] += [{**first, "readout": "trained"}, {**first, "readout": "predicted"}]
+        bars = self.figure(given).axes[2]
+        starts = [bar.get_y() for bar in bars.patches]  # type: ignore[attr-defined]
+        assert np.diff(starts).min() > 0.999
+        n_first = sum(model_key(row) == model_key(first) for row in given["accuracy"])
+        assert n_first >= 3
+        assert bars.get_yticks()[0] == pytest.approx((starts[0] + starts[n_first - 1] + 1) / 2)
 
     def diamonds(self, given: dict[str, Any]) -> list[float]:
         bars = self.figure(given).axes[2]

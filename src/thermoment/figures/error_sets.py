@@ -21,6 +21,9 @@ Row = Mapping[str, Any]
 _MOST_SETS = 14
 """Rows of a list of sets; the rest are added up."""
 _MOST_BARS = 32
+_GAP = 0.7
+"""Between the bars of two models, in bars."""
+_BAR_INCHES = 0.126
 
 
 def errors(results: Mapping[str, Any]) -> Figure:
@@ -30,7 +33,7 @@ def errors(results: Mapping[str, Any]) -> Figure:
     full = all_orders(map(model_of, rows))
     singles = [model_of(row).name for row in rows if _is_single(row, first, full)]
     shown = _shown(rows)
-    height = 1.0 + 0.34 * sum(row["readout"] == first for row in shown)
+    height = 1.0 + _BAR_INCHES * (len(shown) + _GAP * len(_by_model(shown)))
     published = paper.applies_to(results["dataset"])
     if len(singles) < 2:
         figure = Figure(figsize=(0.6 * WIDTH, height), layout="constrained")
@@ -154,20 +157,24 @@ def matrix(axes: Axes, names: Sequence[str], rows: Sequence[Row]) -> None:
 
 def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool) -> None:
     """Test errors in per cent from zero with Wilson's intervals, the accuracy beside them, the paper's as a diamond."""
-    by_fit = {fit: [row for row in rows if row["readout"] == fit] for fit in FITS}
-    by_fit = {fit: group for fit, group in by_fit.items() if group}
-    models = list(dict.fromkeys(replace(model_of(row), readout="sgd") for row in rows))
-    thickness = 0.74 / len(by_fit)
-    theirs = {n: paper.correct(model) for n, model in enumerate(models)} if published else {}
-    known = {n: 100 * (1 - correct / paper.N_TEST) for n, correct in theirs.items() if correct is not None}
+    by_model = _by_model(rows)
+    heights = [len(group) + _GAP for group in by_model.values()]
+    ends = np.cumsum(heights)
+    places = dict(zip(by_model, ends - np.array(heights) / 2, strict=True))
+    theirs = {place: paper.correct(model) for model, place in places.items()} if published else {}
+    known = {place: 100 * (1 - correct / paper.N_TEST) for place, correct in theirs.items() if correct is not None}
     limit = 1.04 * max([*known.values(), *(100 * (1 - row["ci95"][0]) for row in rows)])
-    for k, (fit, group) in enumerate(by_fit.items()):
-        for row in group:
-            y = models.index(replace(model_of(row), readout="sgd")) - 0.37 + (k + 0.5) * thickness
+    looks = {fit: k for k, fit in enumerate(fit for fit in FITS if any(row["readout"] == fit for row in rows))}
+    named = set()
+    for model, group in by_model.items():
+        for number, row in enumerate(group):
+            y, fit = places[model] + number + 0.5 - len(group) / 2, row["readout"]
+            k, name = looks[fit], None if fit in named else f"{FIT_NAMES[fit]} readout"
+            named.add(fit)
             error, low, high = (100 * (1 - value) for value in (row["accuracy"], row["ci95"][1], row["ci95"][0]))
             axes.barh(
-                y, error, thickness, facecolor=COLOURS[0] if k == 0 else "#b9d6ea", edgecolor=INK if k else COLOURS[0],
-                hatch=HATCHES[k], linewidth=0.4, label=f"{FIT_NAMES[fit]} readout" if row is group[0] else None,
+                y, error, 1.0, facecolor=COLOURS[0] if k == 0 else "#b9d6ea", edgecolor=INK if k else COLOURS[0],
+                hatch=HATCHES[k], linewidth=0.4, label=name,
             )  # fmt: skip
             axes.plot([low, high], [y, y], color="white", linewidth=2.2, solid_capstyle="butt")
             axes.plot([low, high], [y, y], color=INK, linewidth=0.9)
@@ -177,12 +184,12 @@ def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool
             list(known.values()), list(known), "D", color="white", markeredgecolor=INK, markersize=4.2,
             markeredgewidth=0.9, label="the paper", zorder=5, linestyle="none",
         )  # fmt: skip
-    axes.set_yticks(range(len(models)), [short_name(model, models, full) for model in models])
-    axes.set_ylim(len(models) - 0.45, -0.55)
+    axes.set_yticks(list(places.values()), [short_name(model, by_model, full) for model in by_model])
+    axes.set_ylim(ends[-1], 0)
     axes.set_xlim(0, limit)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("test error (%)")
-    axes.text(limit, -0.62, "accuracy (%)", fontsize=6.5, color=MUTED, va="bottom", ha="center")
+    axes.text(limit, 0, "accuracy (%)", fontsize=6.5, color=MUTED, va="bottom", ha="center")
     grid(axes, "x")
     axes.figure.legend(loc="outside lower right", ncols=3, columnspacing=1.2, handlelength=1.6)
 
@@ -204,6 +211,14 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     most = max(len(model_of(row).reservoirs) for row in rows)
     return [row for row in rows if len(model_of(row).reservoirs) in (1, most)]
+
+
+def _by_model(rows: Sequence[Row]) -> dict[Model, list[Row]]:
+    """The rows of each model, one for every readout, in the order of `FITS`."""
+    found: dict[Model, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: FITS.index(row["readout"])):
+        found.setdefault(replace(model_of(row), readout="sgd"), []).append(row)
+    return found
 
 
 def _is_single(row: Row, readout: str, full: tuple[int, ...]) -> bool:
