@@ -140,8 +140,8 @@ constexpr int COLUMNS = WIDTH / 2;
 constexpr int WARP_COLUMNS = COLUMNS * (ROWS / WARP_ROWS) / 4;
 constexpr int THREADS = 256 * TILES;
 
-// What a thread holds of a tile. x[4 j + 2 r + e] is row `row` + 8 r of block j, at its column 2 c + e: the layout in which the
-// tensor cores leave a sum. A block is 16 rows and 8 columns of the warp, and here it begins.
+// What a thread holds of a tile. x[4 j + 2 r + e] is row lane / 4 + 8 r and column 2 c + e of block j: the layout in which the
+// tensor cores leave a sum. A block is 16 rows and 8 columns of the warp, which begin at block_row and block_column.
 // The four columns of blocks 2 k and 2 k + 1 are four nodes that share a call of Philox.
 typedef float State[COLUMNS / 2];
 __device__ constexpr int block_row(int j) { return j / (WARP_COLUMNS / 8) * 16; }
@@ -149,10 +149,10 @@ __device__ constexpr int block_column(int j) { return j % (WARP_COLUMNS / 8) * 8
 
 // Where a thread stands.
 struct Place {
-    int group, tile;         // its group, and for which of the multiprocessor's tiles
-    int group_column;        // the group's first, of the tile
-    int column, row;         // the warp's first column and the thread's first row, of the tile
-    int warp, lane, c;       // within the group, the warp, four lanes
+    int group, tile;    // of the multiprocessor's groups and tiles
+    int group_column;   // the group's first column of the tile
+    int column, row;    // the warp's first column and the thread's first row of the tile
+    int warp, lane, c;  // within the group, the warp, four lanes
 };
 
 // Number 0 is of all threads, 1 to 4 are the groups', the next are for the product.
