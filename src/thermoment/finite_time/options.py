@@ -37,9 +37,9 @@ class FiniteTime:
     """W starts as (W + W^T) / sqrt(2) and stays symmetric"""
     W_rate: float = 0.05
     """learning rate of W in units of that of K: its elements are smaller"""
-    drive_limit: float = 50.0
+    drive_limit: float = 20.0
     """drive |h| that the hardware can do: beyond, the loss rises"""
-    drive_penalty: float = 1e-2
+    drive_penalty: float = 1.0
     """times the mean of (|h| - drive_limit)^2 over all nodes beyond the limit"""
     validation: int = 0
     """images from the end of the training set that are held out, to choose by"""
