@@ -107,9 +107,9 @@ def conditions(files: list[Path]) -> None:
 
 
 def interval(values: Any) -> tuple[float, float, float]:
-    """The mean over seeds and its 95 % interval; nothing but the mean of a single one."""
+    """The mean over seeds and its 95 % interval; nothing but the mean where there are fewer than three."""
     found = spread(values)
-    return (found.mean, *(found.ci95 or (found.mean, found.mean)))
+    return (found.mean, *(found.ci95 if found.ci95 and len(values) > 2 else (found.mean, found.mean)))
 
 
 def training_rows(files: list[Path], *keys: str) -> tuple[dict[tuple[Any, ...], list[int]], int]:
