@@ -29,6 +29,15 @@ def test_without_the_extension_it_says_that_it_was_not_built(monkeypatch: pytest
         _import_anew().Native().status()
 
 
+def test_in_a_tree_that_was_never_built_it_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = sys.modules["thermoment.engines"]
+    monkeypatch.delitem(sys.modules, "thermoment.engines._native", raising=False)
+    monkeypatch.delattr(engines, "_native", raising=False)
+    monkeypatch.setattr(engines, "__path__", [])
+    with pytest.raises(RuntimeError, match=r"was not built: no working C\+\+ compiler"):
+        _import_anew().Native().status()
+
+
 def test_with_a_broken_extension_it_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "thermoment.engines._native", ModuleType("_native"))
     with pytest.raises(RuntimeError, match="was built but cannot be loaded: cannot import name 'kernels'"):

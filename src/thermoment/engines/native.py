@@ -13,9 +13,9 @@ from thermoment.threads import cores
 from thermoment.validation import check_integer, invalid
 
 try:
-    from thermoment.engines import _native
     from thermoment.engines._native import kernels, rest_period
     from thermoment.engines._native import moments as run
+    from thermoment.engines._native import multiply_only as multiply_on_one_core
 
     _missing = ""
 except ModuleNotFoundError:
@@ -107,7 +107,7 @@ def multiply_only(rounds: int) -> int:
     """
     isa, _, _ = Native()._kernel()
     with ThreadPoolExecutor(cores()) as pool:
-        return sum(pool.map(lambda _: _native.multiply_only(isa, rounds), range(cores())))
+        return sum(pool.map(lambda _: multiply_on_one_core(isa, rounds), range(cores())))
 
 
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
