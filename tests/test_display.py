@@ -1,4 +1,4 @@
-"""Progress of a run in a log: few lines, with the rate and the time left of what is under way."""
+"""What a person sees: progress of a run in a log, few lines with the rate and the time left, and tables."""
 
 import pytest
 from rich.console import Console
