@@ -18,7 +18,7 @@ from machine import describe
 from scan import EYE, KINDS, NODES, ORDERS, S_W, STEPS, Array, Point, points
 
 import thermoment as tm
-from thermoment.engines.meanfield import MeanField
+from thermoment._engines.meanfield.engine import MeanField
 
 ENGINE = MeanField("float64")
 # An error below this many times its own noise may be noise: a few nodes may carry most of it.

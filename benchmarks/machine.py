@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from thermoment import machine
+from thermoment._support import host as machine
 
 
 def describe(*packages: str) -> dict[str, str | int]:

@@ -25,9 +25,9 @@ import numpy as np
 from machine import describe
 
 import thermoment as tm
-from thermoment.engines.coupled import moments_of_drive, node
-from thermoment.engines.tables import build, tables
-from thermoment.finite_time.machine import Machine, features, machine
+from thermoment._engines.meanfield.network import moments_of_drive, node
+from thermoment._engines.meanfield.tables import build, tables
+from thermoment.learning.finite_time.lookup import Machine, features, machine
 
 try:
     import torch  # type: ignore[import-not-found]

@@ -9,7 +9,7 @@ import resource
 import numpy as np
 
 import thermoment as tm
-from thermoment.benchmark import D, M, N
+from thermoment.bench import D, M, N
 
 SAMPLES, LIMIT = 1000, 2 * 10**9
 

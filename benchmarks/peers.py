@@ -25,8 +25,8 @@ import problem
 from agreement import Agreement, DisagreementError
 from machine import describe
 
-from thermoment.benchmark import IMAGE_NODE_STEPS, PAPER_IMAGES, PROTOCOL, M, N
-from thermoment.files import write_whole
+from thermoment._support.files import write_whole
+from thermoment.bench import IMAGE_NODE_STEPS, PAPER_IMAGES, PROTOCOL, M, N
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import thermoment as tm
-from thermoment import benchmark
-from thermoment.engines import choose
+from thermoment import bench as benchmark
+from thermoment._engines.choice import choose
 
 Array = NDArray[np.float64]
 Contestant = Callable[[Array, int], Any]

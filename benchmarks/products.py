@@ -14,8 +14,8 @@ from machine import describe
 
 import thermoment as tm
 from thermoment import data
-from thermoment.engines.cuda import Cuda
-from thermoment.files import write_whole
+from thermoment._engines.cuda import Cuda
+from thermoment._support.files import write_whole
 
 PRODUCTS = ("wgmma", "mma", "mma, W in global memory")
 S_W = (0.1, 0.1, 0.2)

@@ -17,7 +17,7 @@ import numpy as np
 from scan import EYE, KINDS, S_W, Array, Point, points
 
 import thermoment as tm
-from thermoment.files import write_whole
+from thermoment._support.files import write_whole
 
 BATCHES, REPLICAS = 16, 8192
 PILOT = 1024

@@ -17,7 +17,7 @@ import numpy as np
 from machine import describe
 
 import thermoment as tm
-from thermoment.files import write_whole
+from thermoment._support.files import write_whole
 
 DT = 1e-3
 

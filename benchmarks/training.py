@@ -22,12 +22,14 @@ import numpy as np
 from machine import describe
 
 import thermoment as tm
-from thermoment import data, projections
-from thermoment.context import Context
-from thermoment.data import Dataset
-from thermoment.experiment import Experiment, read
-from thermoment.files import write_whole
-from thermoment.readout import Readout, average_logits, classes, fit_sgd
+from thermoment import data
+from thermoment._support.files import write_whole
+from thermoment.data.dataset import Dataset
+from thermoment.experiments.experiment import Experiment, read
+from thermoment.learning.fit import fit_sgd
+from thermoment.learning.readout import Readout, average_logits, classes
+from thermoment.runs import reservoirs as projections
+from thermoment.runs.context import Context
 
 INGREDIENTS: dict[str, tuple[str, ...]] = {
     "static": ("adam",),

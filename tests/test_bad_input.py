@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment.engines import Outcome, Report, Task
-from thermoment.engines.xla import Xla
+from thermoment._engines.task import Outcome, Report, Task
+from thermoment._engines.xla import Xla
 
 # Without their types: what a caller who does not check types may pass.
 Dynamics: Any = tm.Dynamics

@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import thermoment
-from test_runner import TINY
-from thermoment import runner
+from support.runs import TINY
 from thermoment.cli import main
+from thermoment.runs import features
+from thermoment.runs import run as runner
 
 
 def call(*arguments: object) -> Result:
@@ -173,7 +174,7 @@ def test_what_stops_a_run_is_said_in_a_sentence(
 
 
 def test_long_sampling_is_noted_once_a_reservoir(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(features, "_LONG_SECONDS", 0.0)
     done = call("run", tiny, "--out", tmp_path / "run")
     assert done.stderr.count("hours with reference. The engine meanfield") == 2
 

@@ -118,7 +118,7 @@ class TestFiles:
         def disk_full(_: int) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("thermoment.files.os.fsync", disk_full)
+        monkeypatch.setattr("thermoment._support.files.os.fsync", disk_full)
         with pytest.raises(OSError, match="No space left"):
             tm.Reservoir.draw(5, 3, seed=9).save(path)
         assert path.read_bytes() == before

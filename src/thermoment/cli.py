@@ -14,7 +14,7 @@ import click
 import thermoment
 
 if TYPE_CHECKING:
-    from thermoment.experiment import Experiment
+    from thermoment.experiments.experiment import Experiment
 
 # What computes is imported by the command that needs it, so that help and mistakes come back at once.
 
@@ -90,8 +90,9 @@ def run(
     if dry_run:
         _dry_run(chosen, data_dir, as_json)
         return
-    from thermoment import display, runner
-    from thermoment.run_folder import TIMINGS
+    from thermoment.report import terminal as display
+    from thermoment.runs import run as runner
+    from thermoment.runs.folder import TIMINGS
 
     folder = out or Path("runs") / chosen.name
     with display.progress() as listener:
@@ -111,7 +112,7 @@ def run(
 @_reported
 def report(run: Path) -> None:
     """Make the figures and report.html of a RUN again, from its results.json."""
-    from thermoment.run_folder import rewrite_report
+    from thermoment.runs.folder import rewrite_report
 
     click.echo(str(rewrite_report(run)))
 
@@ -121,7 +122,7 @@ def report(run: Path) -> None:
 @_reported
 def verify(run: Path) -> None:
     """Check a RUN: its files, the checksums of its features, and every number that follows from its predictions."""
-    from thermoment.run_folder import verify as check
+    from thermoment.runs.folder import verify as check
 
     problems = check(run)
     for problem in problems:
@@ -138,7 +139,8 @@ def verify(run: Path) -> None:
 @_reported
 def compare(a: Path, b: Path, as_json: bool) -> None:
     """Set two runs side by side: settings that differ, accuracies, and exact McNemar tests on the same test images."""
-    from thermoment import comparison, display
+    from thermoment.report import terminal as display
+    from thermoment.runs import compare as comparison
 
     found = comparison.compare(a, b)
     if as_json:
@@ -146,8 +148,8 @@ def compare(a: Path, b: Path, as_json: bool) -> None:
         return
     _print(
         [
-            display.table("settings that differ", ("", a.name, b.name), comparison.setting_rows(found)),
-            display.table("correct", ("model", a.name, b.name, "difference", "p"), comparison.accuracy_rows(found)),
+            display.table("settings that differ", ("", a.name, b.name), display.setting_rows(found)),
+            display.table("correct", ("model", a.name, b.name, "difference", "p"), display.accuracy_rows(found)),
         ]
     )
 
@@ -160,7 +162,7 @@ def compare(a: Path, b: Path, as_json: bool) -> None:
 def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
     """List the data sets, or get and check the one called NAME."""
     from thermoment import data as datasets
-    from thermoment import display
+    from thermoment.report import terminal as display
 
     if name is None:
         places = [(known, place) for known in datasets.NAMES for place in datasets.locate(known, data_dir)]
@@ -182,8 +184,9 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 @_reported
 def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
     """Measure every engine here at the paper's size: its speed, its share of the machine's limit, the paper's time."""
-    from thermoment import benchmark, display
-    from thermoment.engines import engines
+    from thermoment import bench as benchmark
+    from thermoment._engines.choice import engines
+    from thermoment.report import terminal as display
 
     for name in names:
         _check_engine(name, engines())
@@ -201,11 +204,11 @@ def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
 @_reported
 def info(as_json: bool) -> None:
     """Say what can run here: version, engines, experiments, and where things are kept."""
-    from thermoment import display
-    from thermoment.engines import engines
-    from thermoment.experiment import shipped
-    from thermoment.files import cache_folder
-    from thermoment.run_folder import environment
+    from thermoment._engines.choice import engines
+    from thermoment._support.files import cache_folder
+    from thermoment._support.host import environment
+    from thermoment.experiments.experiment import shipped
+    from thermoment.report import terminal as display
 
     facts = {"environment": environment("auto"), "cache": str(cache_folder()), "experiments": shipped()}
     status = engines()
@@ -224,8 +227,8 @@ def info(as_json: bool) -> None:
 
 def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":
     """The experiment asked for; a mistake in it is wrong usage."""
-    from thermoment.engines import engines
-    from thermoment.experiment import read
+    from thermoment._engines.choice import engines
+    from thermoment.experiments.experiment import read
 
     try:
         experiment = read(source, overrides)
@@ -243,7 +246,8 @@ def _check_engine(name: str, known: Iterable[str]) -> None:
 
 def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> None:
     from thermoment import data as datasets
-    from thermoment import display, plan
+    from thermoment.report import terminal as display
+    from thermoment.runs import plan
 
     dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
     found = plan.plan(experiment, dataset)
@@ -252,8 +256,8 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
         return
     _print(
         [
-            display.table(f"{experiment.name}: what would be computed", ("", ""), plan.rows(found).items()),
-            display.table("features on this machine", ("engine", "time"), plan.times(found).items()),
+            display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items()),
+            display.table("features on this machine", ("engine", "time"), display.times(found).items()),
         ]
     )
 

@@ -11,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 
-from thermoment.engines import engines
-from thermoment.reservoir import Protocol, Reservoir
+from thermoment._engines.choice import engines
+from thermoment._support.threads import cores
+from thermoment.protocol import Protocol
+from thermoment.reservoir import Reservoir
 from thermoment.simulation import simulate
-from thermoment.threads import cores
 
 Device = Literal["cpu", "gpu"]
 
@@ -53,7 +54,7 @@ def cpu_limit(n_nodes: int, seconds: float = 0.5) -> Limit | None:
     """
     if not engines()["native"].can_run:
         return None
-    from thermoment.engines.native import multiply_only
+    from thermoment._engines.native import multiply_only
 
     four = Reservoir(np.zeros((4, 4)), np.ones((4, 1)), np.zeros(4))
 
@@ -81,7 +82,7 @@ def gpu_limit(n_nodes: int, seconds: float = 0.5) -> Limit | None:
     status = engines()["cuda"]
     if not status.can_run:
         return None
-    from thermoment.engines import cuda
+    from thermoment._engines import cuda
 
     count = cuda.device_count()
     return Limit(

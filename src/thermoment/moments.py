@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment.files import read_tensors, write_tensors
-from thermoment.reservoir import check_orders
-from thermoment.validation import check_integer, invalid
+from thermoment._support.checks import check_integer, invalid
+from thermoment._support.files import read_tensors, write_tensors
+from thermoment.protocol import check_orders
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment.validation import (
+from thermoment._support.checks import (
     check_array,
     check_integer,
     check_not_negative,
@@ -24,6 +24,9 @@ from thermoment.validation import (
 )
 
 Array = NDArray[np.float64]
+
+LARGEST_DRIVE = 100.0
+"""|h| up to which the meanfield engine tabulates a node."""
 
 # Beyond this many kT above the minimum the Boltzmann weight, exp(-40) = 4e-18, is below float64 rounding.
 _TAIL_KT = 40.0

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment.engines import Engine, Task, TracingEngine, choose
+from thermoment._engines.choice import choose
+from thermoment._engines.task import Engine, Task, TracingEngine
+from thermoment._support.checks import check_integer, invalid
+from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
 from thermoment.physics import coupling_norm
-from thermoment.progress import Progress, reporter
-from thermoment.reservoir import Protocol, Reservoir
-from thermoment.validation import check_integer, invalid
+from thermoment.protocol import Protocol
+from thermoment.reservoir import Reservoir
 
 Array = NDArray[np.float64]
 

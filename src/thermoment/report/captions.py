@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from thermoment.formatting import FIT_NAMES, MINUS, listing, percent
 from thermoment.report.findings import Results, Table, n_repeats
+from thermoment.report.formatting import FIT_NAMES, MINUS, listing, percent
 
 
 class Caption(NamedTuple):

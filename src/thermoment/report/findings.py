@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from thermoment import paper
-from thermoment.analysis import all_orders, label, model_of
-from thermoment.formatting import (
+from thermoment.report.formatting import (
     FIT_NAMES,
     listing,
     percent,
@@ -17,8 +15,10 @@ from thermoment.formatting import (
     scientific,
     signed,
 )
-from thermoment.models import FITS, Fit, Model
-from thermoment.statistics import Interval
+from thermoment.results import paper
+from thermoment.results.analysis import model_of
+from thermoment.results.naming import FITS, Fit, Model, all_orders, label
+from thermoment.results.statistics import Interval
 
 Results = Mapping[str, Any]
 Row = Mapping[str, Any]

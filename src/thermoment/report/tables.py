@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thermoment import paper
-from thermoment.analysis import all_orders, label, model_of
-from thermoment.formatting import FIT_NAMES, probability
-from thermoment.models import FITS, Fit, Model
 from thermoment.report.findings import Results, Row, Table, compare, place
+from thermoment.report.formatting import FIT_NAMES, probability
+from thermoment.results import paper
+from thermoment.results.analysis import model_of
+from thermoment.results.naming import FITS, Fit, Model, all_orders, label
 
 
 @dataclass(frozen=True)

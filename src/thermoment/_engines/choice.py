@@ -1,0 +1,75 @@
+"""Which engines there are, and which one runs."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+from thermoment._engines.task import Engine, Task
+from thermoment._support.checks import invalid
+
+_MODULES = {
+    "reference": "thermoment._engines.reference:Reference",
+    "xla": "thermoment._engines.xla:Xla",
+    "native": "thermoment._engines.native:Native",
+    "cuda": "thermoment._engines.cuda:Cuda",
+    "meanfield": "thermoment._engines.meanfield.engine:MeanField",
+}
+_AUTO = ("cuda", "native", "xla")
+"""What "auto" tries, fastest first."""
+
+
+class Status(NamedTuple):
+    """Whether an engine can run here; `note` says on what, or why not."""
+
+    can_run: bool
+    note: str
+
+
+def engines() -> dict[str, Status]:
+    """Every engine by name: whether it can run here, and on what or why not."""
+    return {name: _status(name)[1] for name in _MODULES}
+
+
+def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, str]:
+    """The engine asked for, or for "auto" the first that can run here and do this task; and why it is this one."""
+    if not isinstance(engine, str):
+        if not isinstance(engine, Engine):
+            raise invalid("engine", "be a name or an engine", repr(engine))
+        engine.status()
+        return engine, "asked for"
+    if engine == "auto":
+        passed: list[str] = []
+        for name in _AUTO:
+            found, status = _status(name)
+            if found is None:
+                passed.append(f"{name} cannot: {status.note}")
+                continue
+            try:
+                if task is not None:
+                    found.check(task)
+            except ValueError as refusal:
+                if name == _AUTO[-1]:
+                    raise
+                passed.append(f"{name} cannot: {refusal}")
+                continue
+            reasons = "".join(f"; {line}" for line in passed)
+            return found, f"auto: the fastest that can run here, on {status.note}{reasons}"
+        raise RuntimeError(f'No engine for "auto" can run here: {"; ".join(passed)}.')
+    if engine not in _MODULES:
+        listing = "\n".join(
+            f"  {name}: {'' if status.can_run else 'cannot run here, '}{status.note}"
+            for name, status in engines().items()
+        )
+        raise ValueError(f"Argument `engine` must be one of the following, but was {engine!r}.\n{listing}")
+    found, status = _status(engine)
+    if found is None:
+        raise RuntimeError(f"Engine `{engine}` cannot run here: {status.note}.")
+    return found, "asked for"
+
+
+def _status(name: str) -> tuple[Engine | None, Status]:
+    module, _, cls = _MODULES[name].partition(":")
+    try:
+        engine: Engine = getattr(import_module(module), cls)()
+        return engine, Status(True, engine.status())
+    except (ImportError, RuntimeError) as error:
+        return None, Status(False, str(error))

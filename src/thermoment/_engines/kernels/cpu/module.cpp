@@ -1,0 +1,92 @@
+// The Python face of the kernels: thermoment._engines._native.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "run.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace thermoment;
+
+namespace {
+
+template <class T, std::size_t n>
+using In = nb::ndarray<const T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
+using Out = nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+// How soon Ctrl-C is noticed.
+constexpr std::chrono::milliseconds patience{50};
+
+const Kernel& find(const std::string& isa) {
+    for (const Choice& choice : kernels())
+        if (isa == choice.kernel->name && choice.runs_here) return *choice.kernel;
+    throw std::runtime_error("This processor cannot run the kernel " + isa + ".");
+}
+
+std::vector<std::tuple<std::string, std::string, bool, bool>> list_kernels() {
+    std::vector<std::tuple<std::string, std::string, bool, bool>> list;
+    for (const auto& [kernel, runs_here] : kernels())
+        list.emplace_back(kernel->name, kernel->description, runs_here, kernel->has_bfloat16);
+    return list;
+}
+
+// Fills `raw` and returns the number of clipped updates. Python's signals and `report` are served by this thread.
+std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> drive, In<std::uint64_t, 1> sample_ids,
+                      In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas,
+                      std::uint64_t n_steps, std::uint32_t seed, std::uint32_t stream, double mu_dt, double J2,
+                      double J4, double sigma, double clip, std::size_t n_threads, Out raw,
+                      const nb::callable& report) {
+    const Problem problem{drive.shape(1),
+                          n_replicas,
+                          n_steps,
+                          seed,
+                          stream,
+                          static_cast<float>(-2 * mu_dt * J2),
+                          static_cast<float>(-4 * mu_dt * J4),
+                          static_cast<float>(sigma),
+                          static_cast<float>(clip),
+                          orders.data(),
+                          orders.size()};
+    const Request request{problem,         W.data(),       drive.data(), mu_dt,     sample_ids.data(),
+                          bfloat16.data(), drive.shape(0), n_threads,    raw.data()};
+    const Kernel& kernel = find(isa);
+    nb::gil_scoped_release released;
+    Run run(kernel, request);
+    for (std::size_t reported = 0; reported < request.n_samples;) {
+        const std::size_t done = run.wait_for(patience);
+        const nb::gil_scoped_acquire acquired;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (done > reported) report(done);
+        reported = done;
+    }
+    return run.clipped();
+}
+
+// Multiplications of single numbers done in `rounds` rounds, with nothing beside them.
+std::uint64_t multiply_only(const std::string& isa, std::uint64_t rounds) {
+    const Kernel& kernel = find(isa);
+    const nb::gil_scoped_release released;
+    return kernel.multiply_only(rounds);
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+    module.attr("rest_period") = rest_period;
+    module.def("kernels", &list_kernels, "(name, description, runs here, has bfloat16) of each kernel, fastest first.");
+    module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "sample_ids"_a, "bfloat16"_a, "orders"_a,
+               "n_replicas"_a, "n_steps"_a, "seed"_a, "stream"_a, "mu_dt"_a, "J2"_a, "J4"_a, "sigma"_a, "clip"_a,
+               "n_threads"_a, "raw"_a, "report"_a, "Fills `raw` and returns the number of clipped updates.");
+    module.def("multiply_only", &multiply_only, "isa"_a, "rounds"_a,
+               "Does `rounds` rounds of the product's instruction and returns how many multiplications that were.");
+}

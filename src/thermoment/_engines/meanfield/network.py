@@ -1,0 +1,286 @@
+"""The coupled nodes: mean field, fluctuating field and reaction, self-consistent and differentiable, in JAX.
+
+With the tables of one node (docs/theory.md), for every node i at its effective drive h'
+
+    g_a  = sum_j W_ij a_j                     the mean field on mode a, a_j: the mean of node j on mode a
+    q_k  = sum_j W_ij^2 field_k(h'_j)         the covariance of the fluctuating field
+    o_k  = sum_j W_ij W_ji memory_k(h'_j)     how node i's own fluctuation comes back through its neighbours
+    h'_i = h_i + sum_a shift_a(h'_i) g_a      the constant drive that moves E[x_i] as much as the mean field does
+    m_p  = M_p + rest_pa g_a + square_pab g_a g_b + by_field_pk q_k + by_memory_pk o_k       all at h'_i
+    a_a  = the same for the mean trajectory
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from thermoment._engines.meanfield.curves import Column, Shapes, compress, curves, kept, summed
+from thermoment._engines.meanfield.tables import SQUARES, TYPICAL_COUPLING, Tables
+
+TOLERANCE = 1e-5
+"""Self-consistency: another round would move no node's effective drive or field by more than this."""
+MOST_ROUNDS = 100
+# The same for a gradient, as a part of its largest entry.
+_OF_GRADIENT = 1e-4
+# A round that moves by this, or less, changes what is of second order by less than the tolerance.
+_SMALL_STEP = 1e-3
+# Errors that do not matter in the moments and means of a node, and in what the coupling adds to them at
+# s_W = TYPICAL_COUPLING, as parts of the largest moment and mean.
+_ALONE, _COUPLED = 1e-6, 1e-5
+# Relative errors that do not matter in the covariance and memory of a node.
+_SECOND = 1e-3
+ERROR_OF_FIRST, ERROR_OF_SECOND = 4e-3, 1.5
+"""Parts of the first and, times k, of the second order that the error is estimated at."""
+
+
+class Node(NamedTuple):
+    """What the coupled solution reads of one node at drives h >= 0, as combinations of shapes."""
+
+    shapes: Shapes
+    rounds: jax.Array
+    """mean (r), shift (r), field (K), memory (R); for each of the mean's modes: rest (r), square (Q), by_field (K),
+    by_memory (R)"""
+    end: jax.Array
+    """for each order: M, dM/dh, rest (r), square (Q), by_field (K), by_memory (R)"""
+    sizes: "Sizes"
+
+
+@jax.tree_util.register_static
+class Sizes(NamedTuple):
+    """The orders of the moments, time modes, products of two of them, field kernels, reaction kernels."""
+
+    orders: tuple[int, ...]
+    r: int
+    Q: int
+    K: int
+    R: int
+
+    @property
+    def beyond(self) -> int:
+        """Fields that act on a node beyond its effective drive."""
+        return self.r + self.Q + self.K + self.R
+
+
+def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True) -> Node:
+    """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
+    mean, r = tables.mean, tables.mean.shape[1]
+    K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
+    sizes = Sizes(orders, r, len(SQUARES), K, R)
+    typical = TYPICAL_COUPLING * np.sqrt((mean**2).mean(axis=0))
+    fields = np.concatenate(
+        [
+            typical,
+            [typical[a] * typical[b] for a, b in SQUARES],
+            TYPICAL_COUPLING**2 * np.abs(tables.field[:, :K]).max(axis=0),
+            TYPICAL_COUPLING**2 * np.abs(tables.memory[:, :R]).max(axis=0),
+        ]
+    )
+    """What rest, square, by_field and by_memory are multiplied by, about."""
+
+    def column(beyond: list[Any], size: float) -> Column:
+        rest, square, by_field, by_memory = beyond
+        values = np.concatenate([rest, square, by_field[:, :K], by_memory[:, :R]], axis=1)
+        return Column(values, _COUPLED * size / fields)
+
+    size = np.abs(mean).max()
+    rounds = [
+        Column(mean, _ALONE * size),
+        Column(tables.shift, _ALONE * size / typical),
+        Column(tables.field[:, :K], _SECOND * np.abs(tables.field[:, :K]).max(axis=0)),
+        Column(tables.memory[:, :R], _SECOND * np.abs(tables.memory[:, :R]).max(axis=0)),
+    ]
+    for a in range(r):
+        of_mode = tables.mean_rest, tables.mean_square, tables.mean_by_field, tables.mean_by_memory
+        rounds.append(column([table[:, a] for table in of_mode], size))
+    end = []
+    for p in orders:
+        M, slope = tables.moments[:, [p - 1]], tables.slope[:, [p - 1]]
+        size = np.abs(M).max()
+        of_order = tables.rest, tables.square, tables.by_field, tables.by_memory
+        end += [
+            Column(M, _ALONE * size),
+            Column(slope, _SECOND * np.abs(slope).max()),
+            column([table[:, p - 1] for table in of_order], size),
+        ]
+    shapes, (rounds_, end_) = compress(tables.h, tables.scale.item(), [rounds, end], dtype)
+    return Node(shapes, rounds_, end_, sizes)
+
+
+def moments_of_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
+    """m_p for drives h (S, N) and coupling W (N, N): (S, len(orders), N); NaN for a sample that does not converge.
+
+    A pure function, differentiable in h and W (implicitly, at the cost of about two more solutions).
+    """
+    return solution(h, W, node).moments
+
+
+class Solution(NamedTuple):
+    """The coupled nodes' moments and what they came from."""
+
+    moments: jax.Array
+    """(S, len(orders), N)"""
+    drive: jax.Array
+    """h': (S, N)"""
+    error: jax.Array
+    """estimated mean square error over the nodes: (S, len(orders))"""
+
+
+def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
+    """Solves for the effective drives, then reads the moments and estimates their error.
+
+    The expansion in W goes on by a factor k per order, k_i^2 = sum_j (W_ij dM_1/dh_j)^2, the gain of one more
+    neighbour: what is left out is about k times the part of second order, in the node itself and, through an error in
+    the mean of its neighbours, once more times k and dM_p/dM_1. The modes leave out a few thousandths of the first
+    order. Factors from the scan in docs/accuracy.md.
+    """
+    state = effective_drive(h, W, node)
+    drive, parts = state[0], _read(state, node)
+    moments, slopes, seconds = ([part[k] for part in parts] for k in range(3))
+    k2 = _couple(W * W, slopes[0] ** 2).mean(axis=-1, keepdims=True)
+    firsts = [slope * (drive - h) for slope in slopes]
+    first, second, slope = ((jnp.stack(part, axis=1) ** 2).mean(axis=-1) for part in (firsts, seconds, slopes))
+    passed_on = k2 * second[:, :1] * slope / slope[:, :1]
+    error = ERROR_OF_FIRST**2 * first + ERROR_OF_SECOND**2 * k2 * (second + passed_on)
+    return Solution(jnp.stack(moments, axis=1), drive, error)
+
+
+def _read(state: jax.Array, node: Node) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
+    """For each order m_p, dM_p/dh and what m_p is beyond M_p, without its sign: (S, N) each."""
+    drive, g, q_and_o = _split_state(state, node)
+    sign = _sign(drive)
+    fields = _fields(sign * g, q_and_o)
+    table = kept(curves(node.end, node.shapes, sign * drive))
+    found, n = [], len(node.sizes.orders)
+    for p, part in zip(node.sizes.orders, _split(table, n * (len(table) // n,)), strict=True):
+        M, slope, *tables = _rows(part)
+        beyond = summed(tables, fields)
+        found.append((sign**p * (M + beyond), slope, beyond))
+    return found
+
+
+def effective_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
+    """The self-consistent (h', g_1..g_r, q_1..q_K, o_1..o_R): (1 + r + K + R, S, N).
+
+    NaN for a sample that does not converge.
+    """
+    return _fixed_point(h, W, node)
+
+
+def _couple(W: jax.Array, a: jax.Array) -> jax.Array:
+    """sum_j W_ij a_j over the last axis of a."""
+    return jnp.dot(a.reshape(-1, a.shape[-1]), W.T, precision=lax.Precision.HIGHEST).reshape(a.shape)
+
+
+def _sign(h: jax.Array) -> jax.Array:
+    """1 or -1: a node at -h is the mirror image of one at h. Nowhere 0, so that |h| = sign * h has a slope at 0."""
+    return jnp.where(h < 0, -1, 1).astype(h.dtype)
+
+
+def _split_state(state: jax.Array, node: Node) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """h', g, and q with o."""
+    drive, g, q_and_o = _split(state, (1, node.sizes.r, node.sizes.K + node.sizes.R))
+    return drive[0], g, q_and_o
+
+
+def _fields(g: jax.Array, q_and_o: jax.Array) -> list[jax.Array]:
+    """What acts on a node beyond its effective drive: g_a, their products in the order of `SQUARES`, q_k, o_k."""
+    each = _rows(g)
+    return [*each, *(each[a] * each[b] for a, b in SQUARES), *_rows(q_and_o)]
+
+
+def _leading(h: jax.Array, W: jax.Array, node: Node, drive: jax.Array, beyond: Any, q_and_o: jax.Array) -> jax.Array:
+    """The state from the means of uncoupled nodes at `drive`, and what is beyond them (r, S, N)."""
+    r, sign = node.sizes.r, _sign(drive)
+    mean, shift = _split(kept(curves(node.rounds[: 2 * r], node.shapes, sign * drive)), (r, r))
+    return _state(h, W, sign * mean + beyond, shift, q_and_o)
+
+
+def _state(h: jax.Array, W: jax.Array, mean: jax.Array, shift: jax.Array, q_and_o: jax.Array) -> jax.Array:
+    """h', g, q and o, from the means of all nodes."""
+    g = kept(_couple(W, mean))
+    return jnp.concatenate([(h + summed(_rows(shift), _rows(g)))[None], g, q_and_o])
+
+
+def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One round of self-consistency: state to state, and what is beyond the means of uncoupled nodes."""
+    r, K, R = node.sizes.r, node.sizes.K, node.sizes.R
+    drive, g, _ = _split_state(state, node)
+    sign = _sign(drive)
+    table = kept(curves(node.rounds, node.shapes, sign * drive))
+    mean, shift, field, memory, *tables = _split(table, (r, r, K, R, *(r * [node.sizes.beyond])))
+    q_and_o = kept(jnp.concatenate([_couple(W * W, field), _couple(W * W.T, memory)]))
+    fields = _fields(sign * g, q_and_o)
+    beyond = kept(jnp.stack([sign * summed(_rows(tables[a]), fields) for a in range(r)]))
+    return _state(h, W, sign * mean + beyond, shift, q_and_o), beyond
+
+
+def _split(table: jax.Array, lengths: tuple[int, ...]) -> list[jax.Array]:
+    """Pieces of these lengths. The way back through `lax.split` is one concatenation, that through slices many sums."""
+    return list(lax.split(table, lengths))
+
+
+def _rows(table: jax.Array) -> list[jax.Array]:
+    return [row[0] for row in lax.split(table, (1,) * len(table))] if len(table) else []
+
+
+def _iterate(
+    steps: Any, start: jax.Array, tolerance: float, most: float = np.inf, rows: int | None = None
+) -> jax.Array:
+    """Repeats two steps, steps(state) = (after one, after two), until a third would not move a sample any more.
+
+    Two steps shrink by a steady factor, so they tell the third: by the second squared over the first. That is believed
+    where the first is at most `most`. Only the leading `rows` of the state are judged. A sample that has converged is
+    left alone, so what becomes of it does not depend on the others; one that does not is NaN. Axis 1 counts samples.
+    """
+
+    def body(carry: Any) -> Any:
+        state, moving, n = carry
+        one, two = steps(state)
+        first, second = (jnp.abs(new - old)[:rows].max(axis=(0, 2)) for new, old in ((one, state), (two, one)))
+        still = ~((second <= tolerance) | ((second * second <= tolerance * first) & (first <= most)))
+        return jnp.where(moving[:, None], two, state), moving & still, n + 2
+
+    def going(carry: Any) -> Any:
+        _, moving, n = carry
+        return moving.any() & (n < MOST_ROUNDS)
+
+    state, moving, _ = lax.while_loop(going, body, (start, jnp.ones(start.shape[1], bool), 0))
+    return jnp.where(moving[:, None], jnp.nan, state)
+
+
+@partial(jax.custom_vjp)
+def _fixed_point(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
+    def steps(state: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # The second keeps what is beyond the leading order, for less than half the cost of the first.
+        one, beyond = _round(h, W, node, state)
+        drive, _, q_and_o = _split_state(one, node)
+        return one, _leading(h, W, node, drive, beyond, q_and_o)
+
+    none = jnp.zeros((node.sizes.K + node.sizes.R, *h.shape), h.dtype)
+    return _iterate(steps, _leading(h, W, node, h, 0.0, none), TOLERANCE, _SMALL_STEP, 1 + node.sizes.r)
+
+
+def _forward(h: jax.Array, W: jax.Array, node: Node) -> tuple[jax.Array, Any]:
+    state = _fixed_point(h, W, node)
+    return state, (h, W, node, state)
+
+
+def _backward(kept: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, None]:
+    """state = round(state): lambda = cotangent + J^T lambda, then through h and W once."""
+    h, W, node, state = kept
+    _, back = jax.vjp(lambda h, W, state: _round(h, W, node, state)[0], h, W, state)
+    size = jnp.maximum(jnp.abs(cotangent).max(), 1e-30)
+
+    def steps(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        one = cotangent / size + back(v)[2]
+        return one, cotangent / size + back(one)[2]
+
+    adjoint = _iterate(steps, cotangent / size, _OF_GRADIENT) * size
+    return *back(adjoint)[:2], None
+
+
+_fixed_point.defvjp(_forward, _backward)

@@ -1,0 +1,144 @@
+"""The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment._engines.task import Outcome, Report, Task, check_samples
+from thermoment._support.checks import check_integer, invalid
+from thermoment._support.threads import cores
+from thermoment.physics import Dynamics, coupling_norm
+
+try:
+    from thermoment._engines._native import kernels, rest_period
+    from thermoment._engines._native import moments as run
+    from thermoment._engines._native import multiply_only as multiply_on_one_core
+
+    _missing = ""
+except ModuleNotFoundError:
+    _missing = "was not built: no working C++ compiler was found when thermoment was installed"
+except ImportError as error:
+    _missing = f"was built but cannot be loaded: {error}"
+
+# Largest estimated error of x for which bfloat16 is used. It is an upper estimate: most moments are ten times closer.
+_TOLERANCE = 2e-5
+
+
+@dataclass(frozen=True)
+class Native:
+    """C++ on all cores this process may use, any N and M, in float32, with W x in bfloat16 where that is enough.
+
+    `isa` asks for a kernel by the instruction set it is made for (`avx512bf16`, `avx512`, `avx2`, `plain`); the
+    fastest that this processor has is used unless given. `threads` is the number of threads; neither it nor the batch
+    changes the bits of a result.
+    """
+
+    isa: str | None = None
+    threads: int | None = None
+    name = "native"
+    tasks_at_once = 1
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            check_integer("threads", self.threads, 1, 4096)
+        if self.isa is not None and not _missing:
+            built = {name: runs_here for name, _, runs_here, _ in kernels()}
+            if self.isa not in built:
+                raise invalid("isa", f"be one of {', '.join(built)}", repr(self.isa))
+            if not built[self.isa]:
+                can = ", ".join(name for name, runs_here in built.items() if runs_here)
+                raise invalid("isa", f"be one that this processor can run ({can})", repr(self.isa))
+
+    def status(self) -> str:
+        if _missing:
+            raise RuntimeError(_missing)
+        threads = self._threads()
+        return f"{self._kernel()[1]}, {threads} thread{'s' if threads > 1 else ''}"
+
+    def check(self, task: Task) -> None:
+        check_samples(task)
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        dynamics, protocol = task.dynamics, task.protocol
+        mu_dt = dynamics.mu * protocol.dt
+        isa, _, has_bfloat16 = self._kernel()
+        raw = np.empty((task.n_samples, len(protocol.orders), task.n_nodes))
+        clip_count = run(
+            isa=isa,
+            W=np.ascontiguousarray(task.W),
+            drive=np.ascontiguousarray(task.drive),
+            sample_ids=np.ascontiguousarray(task.sample_ids),
+            bfloat16=_bfloat16_suffices(task) if has_bfloat16 else np.zeros(task.n_samples, bool),
+            orders=protocol.orders,
+            n_replicas=task.n_replicas,
+            n_steps=protocol.n_steps,
+            seed=protocol.seed,
+            stream=task.stream,
+            mu_dt=mu_dt,
+            J2=dynamics.J2,
+            J4=dynamics.J4,
+            sigma=np.sqrt(2 * mu_dt * dynamics.kT),
+            clip=protocol.clip,
+            n_threads=self._threads(),
+            raw=raw,
+            report=report,
+        )
+        return Outcome(raw, clip_count)
+
+    def _kernel(self) -> tuple[str, str, bool]:
+        """Name and description of the kernel to run, and whether it has bfloat16 products."""
+        return next(
+            (name, description, has_bfloat16)
+            for name, description, runs_here, has_bfloat16 in kernels()
+            if runs_here and self.isa in (None, name)
+        )
+
+    def _threads(self) -> int:
+        return self.threads or cores()
+
+
+def multiply_only(rounds: int) -> int:
+    """Does the product's instruction and nothing else on all cores, and returns how many multiplications that were.
+
+    What W x would take if nothing else had to be done: a limit, for `thermoment.limits`.
+    """
+    isa, _, _ = Native()._kernel()
+    with ThreadPoolExecutor(cores()) as pool:
+        return sum(pool.map(lambda _: multiply_on_one_core(isa, rounds), range(cores())))
+
+
+def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
+    """(S,): for which samples W x from bfloat16 factors is as good as from float32, to about `_TOLERANCE`.
+
+    Rounding changes a factor by 2^-9 of itself at most. For W this is put right every `rest_period` steps, so x is off
+    by what gathers in between, and by what an unstable network makes of that until the end. For x it averages out, as
+    long as thermal motion is wider than the spacing of bfloat16 numbers. Where updates may be clipped float32 is used,
+    to count them as the reference does. How far nodes go is estimated from the sample's strongest drive: the choice
+    depends on the sample alone, as its bits must.
+    """
+    dynamics, protocol = task.dynamics, task.protocol
+    norm = coupling_norm(task.W)
+    unconfined = dynamics.J4 == 0 and norm >= 2 * dynamics.J2
+    if unconfined or dynamics.kT == 0:
+        return np.zeros(task.n_samples, bool)
+    h = np.abs(task.drive).max(axis=1)
+    blurred = dynamics.kT * dynamics.stationary_slope(h) >= (2.0**-8 * dynamics.stationary_point(h)) ** 2
+
+    softened = Dynamics(dynamics.J2 - norm / 2, dynamics.J4, dynamics.mu, dynamics.kT)
+    x, width = softened.stationary_point(h), np.sqrt(_largest_variance(softened))
+    never_clipped = x + 6 * width < protocol.clip
+
+    rounding = 2.0**-9 * np.linalg.norm(task.W, axis=1).max() * np.hypot(x, width)
+    # The exponent is cut where the answer is no in any case.
+    growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * protocol.t_final, 0, 100))
+    off = rest_period * dynamics.mu * protocol.dt * rounding * growth
+    return np.asarray(blurred & never_clipped & (off <= _TOLERANCE))
+
+
+def _largest_variance(dynamics: Dynamics) -> float:
+    """The most that E[x^2] can be in equilibrium without drive, from E[x U'(x)] = kT and E[x^4] >= E[x^2]^2."""
+    J2, J4, kT = dynamics.J2, dynamics.J4, dynamics.kT
+    return (math.sqrt(J2**2 + 4 * J4 * kT) - J2) / (4 * J4) if J4 else kT / (2 * J2)

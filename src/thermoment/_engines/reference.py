@@ -1,0 +1,95 @@
+"""The specification: the Euler-Maruyama recursion in NumPy float64, to be read beside the equations.
+
+    x <- x + mu F(x) dt + sqrt(2 mu kT dt) xi,    F = -2 J2 x - 4 J4 x^3 + h + W x
+    x <- min(clip, max(-clip, x)), and every x that this changes is counted
+
+Cost: about 1e7 node-steps per second and core.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment._engines.task import Array, Outcome, Report, Task, check_samples
+from thermoment.noise import normals
+
+# Replicas advanced together: bounds the memory, and fixes the order in which moments are summed.
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Reference:
+    """NumPy float64, any N and M, one core."""
+
+    name = "reference"
+    tasks_at_once = 1
+
+    def status(self) -> str:
+        return f"NumPy {np.__version__} in float64"
+
+    def check(self, task: Task) -> None:
+        check_samples(task)
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        orders = task.protocol.orders
+        raw = np.zeros((task.n_samples, len(orders), task.n_nodes))
+        clip_count = 0
+        for s in range(task.n_samples):
+            for replicas in _blocks(task):
+                x, clipped = _last(trajectory(task, s, replicas))
+                raw[s] += [power.sum(axis=0) for power in _powers(x, orders)]
+                clip_count += clipped
+            raw[s] /= task.n_replicas
+            report(s + 1)
+        return Outcome(raw, clip_count)
+
+    def final_states(self, task: Task) -> Array:
+        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
+        for s in range(task.n_samples):
+            for replicas in _blocks(task):
+                states[s, replicas], _ = _last(trajectory(task, s, replicas))
+        return states
+
+    def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
+        records = 1 + task.protocol.n_steps // every
+        paths = np.zeros((task.n_samples, task.n_replicas, records, len(nodes)))
+        for s in range(task.n_samples):
+            for replicas in _blocks(task):
+                for n, (x, _) in enumerate(trajectory(task, s, replicas), start=1):
+                    if n % every == 0:
+                        paths[s, replicas, n // every] = x[:, nodes]
+        return paths
+
+
+def trajectory(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tuple[Array, int]]:
+    """Sample `s`, step by step: the state (replicas, N) after each, and how many updates were clipped so far."""
+    dynamics, protocol = task.dynamics, task.protocol
+    mu_dt = dynamics.mu * protocol.dt
+    sigma = np.sqrt(2 * mu_dt * dynamics.kT)
+    x = np.zeros((len(replicas), task.n_nodes))
+    clipped = 0
+    for n in range(protocol.n_steps):
+        xi = normals(n, replicas, task.n_nodes, int(task.sample_ids[s]), protocol.seed, task.stream)
+        x = x + mu_dt * (dynamics.force(x, task.drive[s]) + x @ task.W.T) + sigma * xi
+        clipped += int(np.count_nonzero(np.abs(x) > protocol.clip))
+        x = np.clip(x, -protocol.clip, protocol.clip)
+        yield x, clipped
+
+
+def _powers(x: Array, orders: tuple[int, ...]) -> list[Array]:
+    """x^p for each order, by multiplication: exact for signs, and faster than a general power."""
+    powers = list(accumulate([x] * max(orders), np.multiply))
+    return [powers[p - 1] for p in orders]
+
+
+def _last(steps: Iterator[tuple[Array, int]]) -> tuple[Array, int]:
+    return deque(steps, maxlen=1).pop()
+
+
+def _blocks(task: Task) -> list[NDArray[np.int64]]:
+    replicas = np.arange(task.n_replicas)
+    return np.split(replicas, range(_BLOCK, task.n_replicas, _BLOCK))

@@ -1,0 +1,93 @@
+"""What an engine is: it turns a `Task` into moments."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, runtime_checkable
+from typing import Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment._support.checks import invalid
+from thermoment.physics import Dynamics
+from thermoment.protocol import Protocol
+
+Array = NDArray[np.float64]
+Report = Callable[[int], None]
+"""Called with the number of samples finished so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A simulation whose every argument has been checked."""
+
+    drive: Array
+    """(S, N)"""
+    W: Array
+    """(N, N)"""
+    dynamics: Dynamics
+    protocol: Protocol
+    sample_ids: NDArray[np.uint64]
+    """(S,)"""
+    stream: int
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.drive.shape[0])
+
+    @property
+    def n_nodes(self) -> int:
+        return int(self.drive.shape[1])
+
+    @property
+    def n_replicas(self) -> int:
+        return int(self.protocol.n_replicas)
+
+
+class Outcome(NamedTuple):
+    """What an engine computed."""
+
+    raw: Array
+    """(S, len(orders), N)"""
+    clip_count: int
+    error: dict[int, float] | None = None
+    """per order the estimated error of an engine that approximates, rms over nodes and samples"""
+
+
+@runtime_checkable
+class Engine(Interface):
+    """Computes moments. A sample's bits depend on its own drive and id, and on nothing else in the task."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tasks_at_once(self) -> int:
+        """Tasks it is best given at a time, from threads: more than one where a device would wait for the host."""
+
+    def status(self) -> str:
+        """What it runs on here. Raises `RuntimeError` with the reason where it cannot run."""
+
+    def check(self, task: Task) -> None:
+        """Raises `ValueError` for a task this engine cannot do, before any work."""
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        """Raw moments of a task that passed `check`."""
+
+
+@runtime_checkable
+class TracingEngine(Engine, Interface):
+    """An engine that can also show single replicas."""
+
+    def final_states(self, task: Task) -> Array:
+        """x at t_final of every replica: (S, M, N)."""
+
+    def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
+        """x of `nodes` at t = 0 and after every `every` steps: (S, M, 1 + n_steps // every, len(nodes))."""
+
+
+def check_samples(task: Task) -> None:
+    """Raises where a sampling engine is asked for the limit of infinitely many replicas."""
+    if task.protocol.n_replicas == math.inf:
+        raise invalid("n_replicas", "be finite for an engine that samples", task.protocol.n_replicas)

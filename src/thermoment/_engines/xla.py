@@ -1,0 +1,262 @@
+"""The portable engine: JAX on whatever XLA can compile for. Any N and M, the contract's noise, bounded memory.
+
+The work is cut into tiles of (samples, replicas), each one call of a compiled program. A tile's shape depends on N, M
+and the kind of device, never on the batch: the last ones are padded. So a sample always goes through the same program
+and its bits do not depend on what else is simulated. Threads keep several tiles under way.
+
+Two facts shape the loop (measurements in docs/log.md). XLA on the CPU recomputes a generator in every consumer, so the
+noise of the next step is carried through the loop, which forces it into memory once. And it computes one output per
+loop, so a Box-Muller pair is one complex number: logarithm, square root and Philox are shared by both normals.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import NDArray
+
+from thermoment._engines.jax_noise import box_muller
+from thermoment._engines.task import Array, Outcome, Report, Task, check_samples
+from thermoment._support.checks import invalid
+from thermoment._support.compilation import REPRODUCIBLE
+from thermoment._support.threads import cores
+from thermoment.noise import counters, philox, round_keys
+
+
+@dataclass(frozen=True)
+class Xla:
+    """JAX on CPU, GPU or TPU, in float32 (default) or float64."""
+
+    dtype: str = "float32"
+    name = "xla"
+    tasks_at_once = 1
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "float64"):
+            raise invalid("dtype", 'be "float32" or "float64"', repr(self.dtype))
+
+    def status(self) -> str:
+        devices = jax.local_devices()
+        return f"JAX {jax.__version__} with {len(devices)} x {devices[0].device_kind} in {self.dtype}"
+
+    def check(self, task: Task) -> None:
+        check_samples(task)
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        protocol = task.protocol
+        layout = _Layout.of(task)
+        raw = np.zeros((task.n_samples, len(protocol.orders), task.n_nodes))
+        clip_count = 0
+
+        def run(tile: _Tile, _: tuple[int, int]) -> Any:
+            return _moments(tile, protocol.n_steps, protocol.orders)
+
+        for samples, replicas, (sums, clips) in self._tiles(task, layout, run):
+            count = samples.stop - samples.start
+            raw[samples] += sums[:count, :, layout.columns]
+            clip_count += int(clips[:count].sum())
+            if replicas.stop == task.n_replicas:
+                report(samples.stop)
+        return Outcome(raw / task.n_replicas, clip_count)
+
+    def final_states(self, task: Task) -> Array:
+        layout = _Layout.of(task)
+        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
+
+        def run(tile: _Tile, wanted: tuple[int, int]) -> Any:
+            return _final_states(tile, task.protocol.n_steps, wanted)
+
+        for samples, replicas, x in self._tiles(task, layout, run):
+            states[samples, replicas] = x[..., layout.columns]
+        return states
+
+    def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
+        layout = _Layout.of(task)
+        records = task.protocol.n_steps // every
+        paths = np.zeros((task.n_samples, task.n_replicas, records + 1, len(nodes)))
+        columns = layout.columns[nodes]
+
+        def run(tile: _Tile, wanted: tuple[int, int]) -> Any:
+            return _paths(tile, columns, every, records, wanted)
+
+        for samples, replicas, x in self._tiles(task, layout, run):
+            paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
+        return paths
+
+    def _tiles(
+        self, task: Task, layout: "_Layout", run: Callable[["_Tile", tuple[int, int]], Any]
+    ) -> Iterator[tuple[slice, slice, Any]]:
+        """Runs every tile and yields (samples, replicas, NumPy results) in order.
+
+        `run` is given a tile and how many of its samples and replicas are more than padding.
+        """
+        devices = jax.local_devices()
+        with jax.enable_x64(True):
+            constants = [jax.device_put(self._constants(task, layout), d) for d in devices]
+
+        def one(job: tuple[int, slice, slice]) -> tuple[slice, slice, Any]:
+            number, samples, replicas = job
+            k = number % len(devices)
+            wanted = samples.stop - samples.start, replicas.stop - replicas.start
+            h = np.zeros((layout.samples, layout.width))
+            h[: wanted[0], layout.columns] = task.drive[samples]
+            h *= task.dynamics.mu * task.protocol.dt
+            ids = np.zeros(layout.samples, np.uint64)
+            ids[: wanted[0]] = task.sample_ids[samples]
+            live = np.arange(layout.replicas) < wanted[1]
+            # The x64 setting belongs to the thread. Without it JAX has no 64-bit integers for the noise.
+            with jax.enable_x64(True):
+                own = jax.device_put((h.astype(self.dtype), ids, np.uint64(replicas.start), live), devices[k])
+                return samples, replicas, jax.device_get(run(_Tile(*own, *constants[k]), wanted))
+
+        jobs = [
+            (slice(s, min(s + layout.samples, task.n_samples)), slice(m, min(m + layout.replicas, task.n_replicas)))
+            for s in range(0, task.n_samples, layout.samples)
+            for m in range(0, task.n_replicas, layout.replicas)
+        ]
+        workers = cores() if devices[0].platform == "cpu" else 2 * len(devices)
+        with ThreadPoolExecutor(workers) as pool:
+            yield from pool.map(one, [(number, *job) for number, job in enumerate(jobs)])
+
+    def _constants(self, task: Task, layout: "_Layout") -> tuple[Any, ...]:
+        """The part of a tile that all tiles share, in the order of `_Tile`."""
+        dynamics, protocol = task.dynamics, task.protocol
+        mu_dt = dynamics.mu * protocol.dt
+        W = np.zeros((layout.width, layout.width))
+        W[np.ix_(layout.columns, layout.columns)] = mu_dt * task.W.T
+        nodes = np.zeros(layout.width, bool)
+        nodes[layout.columns] = True
+        scalars = (
+            -2 * mu_dt * dynamics.J2,
+            -4 * mu_dt * dynamics.J4,
+            np.sqrt(2 * mu_dt * dynamics.kT),
+            protocol.clip,
+        )
+        kind = np.dtype(self.dtype).type
+        return (
+            nodes,
+            W.astype(self.dtype),
+            round_keys(protocol.seed, task.stream),
+            *(kind(scalar) for scalar in scalars),
+        )
+
+
+class _Layout(NamedTuple):
+    """How a task is laid out in tiles."""
+
+    samples: int
+    replicas: int
+    width: int
+    """N rounded up to whole groups of four."""
+    columns: NDArray[np.intp]
+    """(N,): the column of each node. The four nodes of group g sit a quarter of the width apart, as noise comes."""
+
+    @classmethod
+    def of(cls, task: Task) -> "_Layout":
+        groups = (task.n_nodes + 3) // 4
+        # On a CPU a tile should stay in the cache of its core; on a GPU or TPU it should fill the device.
+        on_cpu = jax.local_devices()[0].platform == "cpu"
+        least, cells = (64, 2**15) if on_cpu else (1024, 2**24)
+        rows = max(least, cells // (4 * groups))
+        replicas = min(task.n_replicas, rows)
+        node = np.arange(task.n_nodes)
+        quarter = np.array([0, 2, 1, 3])[node % 4]
+        return cls(rows // replicas, replicas, 4 * groups, quarter * groups + node // 4)
+
+
+class _Tile(NamedTuple):
+    """What a compiled program works on. q samples, r replicas, `width` columns."""
+
+    h: jax.Array
+    """mu dt h: (q, width)"""
+    ids: jax.Array
+    """(q,)"""
+    first_replica: jax.Array
+    live: jax.Array
+    """(r,): False for replicas that only fill the tile up"""
+    nodes: jax.Array
+    """(width,): False for columns that only fill the last group up"""
+    W: jax.Array
+    """mu dt W^T: (width, width)"""
+    keys: jax.Array
+    linear: jax.Array
+    cubic: jax.Array
+    sigma: jax.Array
+    clip: jax.Array
+
+
+class _State(NamedTuple):
+    x: jax.Array
+    """(q, r, width)"""
+    noise: jax.Array
+    """(q, r, width / 2) complex: the noise of the coming step"""
+    clipped: jax.Array
+    """(q, r)"""
+
+
+def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
+    """Two normals to a complex number: column g holds xi_4g + i xi_4g+1, column width/4 + g xi_4g+2 + i xi_4g+3."""
+    half = tile.h.shape[1] // 2
+    shape = (len(tile.ids), len(tile.live), half)
+    replica = tile.first_replica + lax.broadcasted_iota(jnp.uint64, shape, 1)
+    column = lax.broadcasted_iota(jnp.uint64, shape, 2)
+    second = column >= half // 2
+    group = jnp.where(second, column - half // 2, column)
+    ids = jnp.broadcast_to(tile.ids[:, None, None], shape)
+    ab, cd = philox(*counters(n.astype(jnp.uint64), replica, group, ids), tile.keys)
+    return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
+
+
+def _start(tile: _Tile) -> _State:
+    x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
+    return _State(x, _noise(tile, jnp.uint64(0)), jnp.zeros(x.shape[:2], jnp.uint64))
+
+
+def _advance(tile: _Tile, state: _State, first: Any, last: Any) -> _State:
+    """Steps `first` to `last` - 1 of the recursion."""
+
+    def step(n: jax.Array, state: _State) -> _State:
+        x = state.x
+        xi = jnp.concatenate([state.noise.real, state.noise.imag], axis=-1)
+        # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6.
+        Wx = jnp.dot(x.reshape(-1, x.shape[-1]), tile.W, precision=lax.Precision.HIGH)
+        local = x * (tile.linear + tile.cubic * x * x)
+        y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
+        beyond = ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
+        return _State(jnp.clip(y, -tile.clip, tile.clip), _noise(tile, n + 1), state.clipped + beyond)
+
+    advanced: _State = lax.fori_loop(jnp.asarray(first, jnp.int64), last, step, state)
+    return advanced
+
+
+@partial(jax.jit, static_argnames="orders", compiler_options=REPRODUCIBLE)
+def _moments(tile: _Tile, n_steps: int, orders: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Sums of x^p over the tile's replicas in float64, (q, len(orders), width), and clipped updates (q,)."""
+    state = _advance(tile, _start(tile), 0, n_steps)
+    x = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
+    counted = jnp.where(tile.live, state.clipped, 0)
+    sums = jnp.stack([(x**p).sum(axis=1) for p in orders], axis=1)
+    return sums, counted.sum(axis=1)
+
+
+@partial(jax.jit, static_argnames="wanted", compiler_options=REPRODUCIBLE)
+def _final_states(tile: _Tile, n_steps: int, wanted: tuple[int, int]) -> jax.Array:
+    """x of the wanted samples and replicas: (*wanted, width)."""
+    return _advance(tile, _start(tile), 0, n_steps).x[: wanted[0], : wanted[1]]
+
+
+@partial(jax.jit, static_argnames=("records", "wanted"), compiler_options=REPRODUCIBLE)
+def _paths(tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int]) -> jax.Array:
+    """x of some columns after each `every` steps: (records, *wanted, len(columns))."""
+
+    def record(state: _State, k: jax.Array) -> tuple[_State, jax.Array]:
+        state = _advance(tile, state, k * every, (k + 1) * every)
+        return state, state.x[: wanted[0], : wanted[1], columns]
+
+    return lax.scan(record, _start(tile), jnp.arange(records))[1]

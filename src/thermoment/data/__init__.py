@@ -1,0 +1,95 @@
+"""Data sets: images and their classes, from scikit-learn, verified files, a folder of IDX files or an .npz file.
+
+Pixels become float32 in [0, 1]. Bytes of IDX files are divided by 255. In an .npz file floats must lie in [0, 1] as
+they are, integers are grey levels from 0 to 255 and are divided by 255, and booleans are 0 and 1.
+"""
+
+import os
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment._support.checks import invalid
+from thermoment.data import idx
+from thermoment.data.dataset import Dataset
+from thermoment.data.npz import assemble, from_npz, grey
+from thermoment.data.sources import KNOWN, candidates, fetch
+
+NAMES = ("digits", *KNOWN)
+"""Data sets with a name. `load` takes paths as well."""
+_DIGITS_TRAIN = 1297
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place where a data set may be."""
+
+    where: str
+    present: bool
+    """It has the whole data set, checked. Nothing on the network is asked, so nothing there is present."""
+    note: str
+
+
+def load(name: str | PathLike[str], data_dir: str | PathLike[str] | None = None) -> Dataset:
+    """The data set `name`: one of `NAMES`, else the path of a folder of IDX files or of an .npz file.
+
+    `digits` comes with scikit-learn: 8 x 8, the first 1297 to learn from, the last 500 to be judged by. The files of
+    `mnist` and `fashion-mnist` are looked for in `data_dir` or in $THERMOMENT_DATA (in a part of it called like the
+    data set, or in itself) and nowhere else if either is given; else in the user's cache; else they are downloaded into
+    it. An .npz file holds x_train, y_train, x_test, y_test, with x (S, D) or (S, height, width) or of more dimensions.
+    """
+    name = os.fspath(name)
+    if name == "digits":
+        return _digits()
+    if name in KNOWN:
+        files = fetch(name, data_dir)
+        return _from_idx(name, {file: idx.parse(files[file], file, n_dims) for file, n_dims in idx.NAMES.items()})
+    path = _path(name)
+    try:
+        return _from_idx(path.name, idx.read_folder(path)) if path.is_dir() else from_npz(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def locate(name: str | PathLike[str], data_dir: str | PathLike[str] | None = None) -> tuple[Place, ...]:
+    """The places where `load` looks, in its order. Folders are read and checked, the network is left alone."""
+    name = os.fspath(name)
+    if name == "digits":
+        return (Place("scikit-learn", True, "comes with it"),)
+    if name not in KNOWN:
+        return (Place(str(_path(name)), True, "not checked"),)
+    places = []
+    for source in candidates(name, data_dir):
+        if source.remote:
+            places.append(Place(source.where, False, "not asked"))
+            continue
+        try:
+            count = sum(1 for _ in source.read(KNOWN[name].files))
+            places.append(Place(source.where, True, f"{count} files, checked"))
+        except ValueError as error:
+            places.append(Place(source.where, False, str(error)))
+    return tuple(places)
+
+
+def _path(name: str) -> Path:
+    path = Path(name).expanduser()
+    if not name or not (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
+        raise invalid("name", f"be {', '.join(NAMES)}, a folder of IDX files or an .npz file", repr(name))
+    return Path(os.path.abspath(path))
+
+
+def _digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    x, y = (data.data / 16).astype(np.float32), data.target
+    train, test = slice(_DIGITS_TRAIN), slice(_DIGITS_TRAIN, None)
+    return Dataset("digits", x[train], y[train], x[test], y[test], (8, 8))
+
+
+def _from_idx(name: str, arrays: dict[str, NDArray[np.uint8]]) -> Dataset:
+    x_train, y_train, x_test, y_test = (arrays[file] for file in idx.NAMES)
+    return assemble(name, grey(x_train), y_train, grey(x_test), y_test)

@@ -1,0 +1,243 @@
+"""An experiment: everything a run depends on, as frozen dataclasses from a TOML file; repeats and variants of it."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from thermoment._support.checks import check_integer, check_not_negative, invalid
+from thermoment.experiments.toml import as_table, build, lines
+from thermoment.learning.options import FiniteTime, Sgd, Stage, Training
+from thermoment.physics import Dynamics
+from thermoment.protocol import Protocol
+
+REPEAT_STRIDE = 1000
+"""How far the seeds of two repeats of an experiment are apart."""
+_NAME = "letters, digits, - and _"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which data set, and how much of it from its start; all of it unless said."""
+
+    name: str = "digits"
+    n_train: int | None = None
+    n_test: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("n_train", "n_test"):
+            if (value := getattr(self, name)) is not None:
+                check_integer(name, value, 2, 2**40)
+
+
+@dataclass(frozen=True)
+class ReservoirPlan:
+    """A reservoir before it exists: its draw and the stages that train its K."""
+
+    name: str
+    seed: int
+    n_nodes: int = 256
+    s_W: float = 0.1
+    s_K: float = 1.2
+    s_b: float = 0.02
+    start: str | None = None
+    """another reservoir, whose W, K and b as drawn it starts from"""
+    stages: tuple[Stage, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_name("name", self.name)
+        check_integer("seed", self.seed, 0, 2**62)
+        check_integer("n_nodes", self.n_nodes, 1, 2**14)
+        for name in ("s_W", "s_K", "s_b"):
+            object.__setattr__(self, name, check_not_negative(name, getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class ReadoutPlan(Sgd):
+    """The paper's SGD, and whether the same loss is also minimised to convergence."""
+
+    converged: bool = True
+
+    @property
+    def sgd(self) -> Sgd:
+        return Sgd(**{f.name: getattr(self, f.name) for f in fields(Sgd)})
+
+
+@dataclass(frozen=True)
+class FeaturePlan:
+    """How features are kept: samples in a chunk, and whether they stay on disk after the readouts are fitted."""
+
+    chunk: int = 2000
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        check_integer("chunk", self.chunk, 1, 10**6)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything a run depends on, except the engine's device."""
+
+    name: str
+    reservoirs: tuple[ReservoirPlan, ...]
+    description: str = ""
+    engine: str = "auto"
+    repeats: int = 1
+    """how often the whole is done, each time with other seeds"""
+    data: Data = field(default_factory=Data)
+    dynamics: Dynamics = field(default_factory=Dynamics)
+    protocol: Protocol = field(default_factory=Protocol)
+    training: Training = field(default_factory=Training)
+    finite_time: FiniteTime | None = None
+    """training through the finite-time moments, after the stages of the reservoirs; None for none"""
+    readout: ReadoutPlan = field(default_factory=ReadoutPlan)
+    features: FeaturePlan = field(default_factory=FeaturePlan)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """of a study: for each variant what it changes, as in `--set`, and its `description`"""
+
+    def __post_init__(self) -> None:
+        _check_name("name", self.name)
+        check_integer("repeats", self.repeats, 1, 1000)
+        names = [plan.name for plan in self.reservoirs]
+        if not names or len(set(names)) < len(names):
+            raise invalid("reservoirs", "have at least one, each with a name of its own", names)
+        sizes = {plan.name: plan.n_nodes for plan in self.reservoirs}
+        for plan in self.reservoirs:
+            others = [name for name, size in sizes.items() if size == plan.n_nodes and name != plan.name]
+            if plan.start is not None and plan.start not in others:
+                raise invalid(
+                    "start", f"be another reservoir of {plan.n_nodes} nodes for {plan.name}", repr(plan.start)
+                )
+        for variant in self.variants:
+            _check_name("variants", variant)
+
+    def repeat(self, number: int) -> "Experiment":
+        """The same with the seeds of repeat `number`; repeat 0 has the seeds as written."""
+        shift = REPEAT_STRIDE * number
+        trained = self.finite_time and replace(self.finite_time, seed=self.finite_time.seed + shift)
+        return replace(
+            self,
+            repeats=1,
+            finite_time=trained,
+            protocol=replace(self.protocol, seed=self.protocol.seed + shift),
+            readout=replace(self.readout, seed=self.readout.seed + shift),
+            reservoirs=tuple(replace(plan, seed=plan.seed + shift) for plan in self.reservoirs),
+        )
+
+    def variant(self, name: str) -> "Experiment":
+        """The experiment that a variant of a study stands for."""
+        changes = dict(self.variants[name])
+        table = as_table(replace(self, variants={}, description=changes.pop("description", "")))
+        for key, value in _flat(changes):
+            _override(table, key, value)
+        return from_table({**table, "name": f"{self.name}-{name}"})
+
+
+def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment in a TOML file, or of a name that ships with the package; `overrides` are "a.b=c"."""
+    text, origin = _text(source)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{origin} is not TOML: {error}.") from None
+    table.setdefault("name", Path(origin).stem)
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise invalid("set", "have the form key=value", repr(override))
+        _override(table, key.strip(), _value(value.strip()))
+    try:
+        experiment = from_table(table)
+        for name in experiment.variants:
+            experiment.variant(name)
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from None
+    return experiment
+
+
+def shipped() -> dict[str, str]:
+    """The experiments that come with the package: name and description."""
+    folder = resources.files("thermoment.experiments") / "shipped"
+    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
+    return {name.removesuffix(".toml"): read(name.removesuffix(".toml")).description for name in files}
+
+
+def from_table(table: Mapping[str, Any]) -> Experiment:
+    """The experiment in a parsed TOML table."""
+    built = build(Experiment, table)
+    assert isinstance(built, Experiment)
+    return built
+
+
+def to_toml(experiment: Experiment) -> str:
+    """The experiment with every default written out; `read` gives it back."""
+    return "\n".join(lines(as_table(experiment))).strip() + "\n"
+
+
+def _text(source: str | PathLike[str]) -> tuple[str, str]:
+    path = Path(source)
+    if path.suffix == ".toml" or path.is_file():
+        try:
+            return path.read_text("utf-8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as an experiment: {error}.") from None
+    folder = resources.files("thermoment.experiments") / "shipped"
+    names = sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
+    if str(source) not in names:
+        near = get_close_matches(str(source), names, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise ValueError(
+            f"There is no experiment {str(source)!r}: it is neither a file nor one of {', '.join(names)}.{hint}"
+        )
+    return (folder / f"{source}.toml").read_text("utf-8"), f"{source}.toml"
+
+
+def _value(text: str) -> Any:
+    """A value as TOML writes it; what is not TOML is a plain string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _override(table: dict[str, Any], key: str, value: Any) -> None:
+    """Sets the dotted `key`. In a list of tables a step is a name, a number, or * for all of them."""
+    step, dot, rest = key.partition(".")
+    if not dot:
+        table[step] = value
+        return
+    inner = table.setdefault(step, {})
+    if not isinstance(inner, list):
+        if not isinstance(inner, dict):
+            raise ValueError(f"`{key}` cannot be set: {step} is a value, not a table.")
+        _override(inner, rest, value)
+        return
+    which, dot, rest = rest.partition(".")
+    chosen = [
+        item
+        for number, item in enumerate(inner)
+        if isinstance(item, dict) and which in ("*", str(number), item.get("name"))
+    ]
+    if not chosen or not dot:
+        names = ", ".join(str(item.get("name", number)) for number, item in enumerate(inner) if isinstance(item, dict))
+        raise ValueError(f"`{key}` cannot be set: write {step}.NAME.key=value with a name of {names}, or * for all.")
+    for item in chosen:
+        _override(item, rest, value)
+
+
+def _check_name(argument: str, name: str) -> None:
+    if not name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in name):
+        raise invalid(argument, f"be a name of {_NAME}", repr(name))

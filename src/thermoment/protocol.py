@@ -1,0 +1,65 @@
+"""How a reservoir is driven, sampled and read."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from thermoment._support.checks import check_integer, check_positive, invalid
+from thermoment.noise import MAX_REPLICAS, MAX_STEPS
+
+MAX_ORDER = 8
+_WORD = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Euler steps of `dt` up to `t_final`, `n_replicas` resets to x = 0, moments of the given orders read at the end.
+
+    `n_replicas` may be `math.inf` for an engine that computes the limit. `clip` may be `math.inf` for no clipping.
+    """
+
+    dt: float = 1e-3
+    t_final: float = 1.0
+    n_replicas: int | float = 128
+    clip: float = 4.0
+    seed: int = 20260609
+    orders: tuple[int, ...] = (1, 2, 4)
+
+    def __post_init__(self) -> None:
+        dt, t_final = check_positive("dt", self.dt), check_positive("t_final", self.t_final)
+        if t_final / dt > MAX_STEPS:
+            raise invalid("dt", f"give at most 2^32 steps to t_final = {t_final}", dt)
+        if not math.isclose(self.n_steps * dt, t_final, rel_tol=1e-9):
+            raise invalid("dt", f"divide t_final = {t_final} into whole steps", dt)
+        n_replicas = self.n_replicas
+        if n_replicas != math.inf:
+            n_replicas = check_integer("n_replicas", n_replicas, 1, MAX_REPLICAS)  # type: ignore[arg-type]
+        clip = self.clip if self.clip == math.inf else check_positive("clip", self.clip)
+        seed = check_integer("seed", self.seed, 0, _WORD)
+        orders = check_orders("orders", self.orders)
+        for name, value in (
+            ("dt", dt),
+            ("t_final", t_final),
+            ("n_replicas", n_replicas),
+            ("clip", clip),
+            ("seed", seed),
+            ("orders", orders),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_steps(self) -> int:
+        """t_final / dt."""
+        return round(self.t_final / self.dt)
+
+
+def check_orders(argument: str, orders: Sequence[int]) -> tuple[int, ...]:
+    """`orders` as a tuple of increasing moment orders from 1 to 8."""
+    try:
+        checked = tuple(check_integer(argument, p, 1, MAX_ORDER) for p in orders)
+    except TypeError:
+        raise invalid(argument, "be a sequence of integers", repr(orders)) from None
+    if not checked or any(p >= q for p, q in pairwise(checked)):
+        raise invalid(argument, f"be increasing integers from 1 to {MAX_ORDER}", orders)
+    return checked

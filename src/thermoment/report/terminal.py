@@ -1,0 +1,163 @@
+"""What a person sees of a run: bars with rates and time left on a terminal, plain lines in a log, tables at the end."""
+
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from thermoment._support.progress import Listener
+from thermoment.report.formatting import duration
+from thermoment.runs.plan import Plan
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def progress() -> Iterator[Listener]:
+    """A listener for `runner.run`: on stderr, as bars on a terminal and as lines elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines()
+        return
+    name, speed = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[rate]}"))
+    columns = (name, BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, TaskID] = {}
+        starts: dict[str, float] = {}
+
+        def show(what: str, done: int, total: int, detail: str = "", /) -> None:
+            if what not in tasks or bars.tasks[tasks[what]].total != total or bars.tasks[tasks[what]].completed > done:
+                tasks[what], starts[what] = bars.add_task(what, total=total, rate=""), time.perf_counter()
+            rate = _rate(done, time.perf_counter() - starts[what])
+            bars.update(tasks[what], completed=done, rate=", ".join(filter(None, (rate, detail))))
+
+        yield show
+
+
+def _lines() -> Listener:
+    """Plain lines: the start and the end of everything, and every ten seconds how far it is."""
+    current, before, start, latest = "", 0, 0.0, 0.0
+
+    def show(what: str, done: int, total: int, detail: str = "", /) -> None:
+        nonlocal current, before, start, latest
+        now = time.perf_counter()
+        anew = what != current or done < before  # the next repeat has the same name
+        current, before = what, done
+        if anew:
+            start = latest = now
+        elif done < total and now - latest < _SECONDS_BETWEEN_LINES:
+            return
+        latest = now
+        elapsed = now - start
+        left = f", {elapsed * (total - done) / done:.0f} s left" if 0 < done < total and elapsed > 1 else ""
+        facts = ", ".join(filter(None, (f"{_rate(done, elapsed)}{left}", detail)))
+        sys.stderr.write(f"{what}: {done}/{total} {facts}".rstrip() + "\n")
+        sys.stderr.flush()
+
+    return show
+
+
+def _rate(done: int, seconds: float) -> str:
+    if not done or seconds < 0.5:
+        return ""
+    rate = done / seconds
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
+
+
+def result_tables(results: Mapping[str, Any]) -> Iterator[Table]:
+    """The accuracies of a run, one row a model with its readouts side by side; of a study, one row a variant."""
+    dataset = results["dataset"]
+    title = f"{results['experiment']}: {dataset['name']} {dataset['n_train']}/{dataset['n_test']}, {results['engine']}"
+    if "study" in results:
+        yield _study(title, results["study"])
+        return
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in results["accuracy"]:
+        key = (row["model"], row["fusion"], tuple(row["orders"]), row["n_features"])
+        rows.setdefault(key, {})[row["readout"]] = row
+    readouts = list(dict.fromkeys(row["readout"] for row in results["accuracy"]))
+    head = ["model", "joined by", "moments", "features"]
+    body: list[list[str]] = []
+    for (model, fusion, orders, n_features), found in rows.items():
+        cells = [model, fusion, ", ".join(f"m{p}" for p in orders), str(n_features)]
+        for readout in readouts:
+            if (row := found.get(readout)) is None:
+                cells += ["", "", ""]
+                continue
+            low, high = row["ci95"]
+            cells += [f"{row['correct']}/{row['total']}", f"{row['accuracy']:.2%}", f"{low:.2%} to {high:.2%}"]
+        body.append(cells)
+    yield table(title, [*head, *(name for readout in readouts for name in (readout, "", "95 %"))], body)
+
+
+def _study(title: str, study: Iterable[Mapping[str, Any]]) -> Table:
+    """Mean and deviation over seeds of the correct answers: variants down, models across."""
+    study = list(study)
+
+    def label(row: Mapping[str, Any]) -> str:
+        parts = [row["model"], "logit" if row["fusion"] == "logit" else "", ",".join(f"m{p}" for p in row["orders"])]
+        return " ".join(filter(None, [*parts, "" if row["readout"] == "sgd" else row["readout"]]))
+
+    labels = list(dict.fromkeys(label(row) for variant in study for row in variant["accuracy"]))
+    body = []
+    for variant in study:
+        found = {label(row): row for row in variant["accuracy"]}
+        cells = [f"{found[x]['mean']:.2%} ± {found[x]['sd'] or 0:.2%}" if x in found else "" for x in labels]
+        body.append([variant["variant"], *cells])
+    return table(title, ["variant", *labels], body)
+
+
+def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Table:
+    """A table with numbers to the right and words to the left. Brackets in a cell are no markup."""
+    rows = [list(row) for row in body]
+    made = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(head):
+        numbers = all(not row[number] or row[number][0] in "0123456789+-" for row in rows)
+        made.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*map(Text, row))
+    return made
+
+
+def times(found: Plan) -> dict[str, str]:
+    """The time on every engine as it is shown, or why it cannot."""
+    return {name: value if isinstance(value, str) else duration(value) for name, value in found.seconds.items()}
+
+
+def rows(found: Plan) -> dict[str, str]:
+    """The plan as it is shown: what, and how much."""
+    sampled = "" if math.isinf(found.node_steps) else f"{found.node_steps:.2e}"
+    return {
+        "images through a reservoir": f"{found.n_images:,}",
+        "node-steps, if sampled": sampled or "infinitely many replicas: only meanfield",
+        "epochs of training, times reservoirs": f"{found.epochs:,}",
+        "readouts": f"{found.n_readouts:,}",
+        "chunks of features": f"{found.chunks:,}",
+        "disk for features": f"{found.disk_bytes / 1e6:,.0f} MB",
+    }
+
+
+def setting_rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """Setting, its value in a, its value in b."""
+    return [[key, *map(str, values)] for key, values in found["settings"].items()]
+
+
+def accuracy_rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """Model, correct in a, correct in b, their difference, p."""
+    return [
+        [
+            row["model"],
+            str(row["a"]),
+            str(row["b"]),
+            f"{row['b'] - row['a']:+d}",
+            "" if row["p"] is None else f"{row['p']:.3g}",
+        ]
+        for row in found["accuracy"]
+    ]

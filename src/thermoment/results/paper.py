@@ -1,0 +1,92 @@
+"""The published numbers, as printed: Tables I to IV and the McNemar test, keyed by model.
+
+J. Duan, M. Zhao, Y. Chen and L. Yang, "Moment-Resolved Readout and Reservoir Diversity in Nonequilibrium Langevin
+Computing", Institute of Modern Physics, Chinese Academy of Sciences. MNIST, 60000 training and 10000 test images.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from thermoment.results.naming import Model
+
+TITLE = "Moment-Resolved Readout and Reservoir Diversity in Nonequilibrium Langevin Computing"
+AUTHORS = ("Jizheng Duan", "MingYang Zhao", "YanWei Chen", "Lei Yang")
+INSTITUTE = "Institute of Modern Physics, Chinese Academy of Sciences"
+DATASET, N_TRAIN, N_TEST = "mnist", 60_000, 10_000
+
+_K1, _K2, _K3 = "K1", "K2", "K3"
+_ALL, _ORDERS = (_K1, _K2, _K3), (1, 2, 4)
+
+JOINED = Model(_ALL, _ORDERS)
+"""Feature-level fusion of the three reservoirs, HMR-FL in the paper."""
+
+TABLE_I: Mapping[Model, int] = MappingProxyType(
+    {
+        Model((_K1,), _ORDERS): 9651,
+        Model((_K2,), _ORDERS): 9682,
+        Model((_K3,), _ORDERS): 9603,
+        Model((_K1, _K2), _ORDERS): 9658,
+        Model((_K1, _K3), _ORDERS): 9683,
+        Model((_K2, _K3), _ORDERS): 9680,
+        JOINED: 9695,
+    }
+)
+"""Ablation of the reservoirs: correct of 10000."""
+
+TABLE_II: Mapping[Model, int] = MappingProxyType(
+    {Model((_K2,), _ORDERS): 9682, Model(_ALL, _ORDERS, "logit"): 9684, JOINED: 9695}
+)
+"""The best single reservoir, averaged logits, joined features: correct of 10000."""
+
+TABLE_IV: Mapping[Model, int] = MappingProxyType({Model(_ALL, (1,)): 9377, Model(_ALL, (1, 2)): 9682, JOINED: 9695})
+"""Ablation of the moment orders: correct of 10000."""
+
+CORRECT: Mapping[Model, int] = MappingProxyType({**TABLE_I, **TABLE_II, **TABLE_IV})
+"""Every published accuracy once."""
+
+
+class Overlap(NamedTuple):
+    """A row of Table III."""
+
+    wrong_a: int
+    wrong_b: int
+    intersection: int
+    union: int
+    jaccard: float
+
+
+TABLE_III: Mapping[tuple[str, str], Overlap] = MappingProxyType(
+    {
+        (_K1, _K2): Overlap(349, 318, 275, 392, 0.7015),
+        (_K1, _K3): Overlap(349, 397, 275, 471, 0.5839),
+        (_K2, _K3): Overlap(318, 397, 250, 465, 0.5376),
+        (_K1, JOINED.name): Overlap(349, 305, 258, 396, 0.6515),
+        (_K2, JOINED.name): Overlap(318, 305, 250, 373, 0.6702),
+        (_K3, JOINED.name): Overlap(397, 305, 254, 448, 0.5670),
+    }
+)
+"""Overlap of wrong sets."""
+
+
+class McNemar(NamedTuple):
+    """A paired test as the text gives it."""
+
+    a_only_wrong: int
+    b_only_wrong: int
+    p: float
+
+
+MCNEMAR: Mapping[tuple[str, str], McNemar] = MappingProxyType({(_K2, JOINED.name): McNemar(68, 55, 0.279)})
+"""The best single reservoir against all joined."""
+
+
+def applies_to(dataset: Mapping[str, Any]) -> bool:
+    """Whether these numbers can stand beside results on `dataset`: MNIST, 60000 for training, 10000 for the test."""
+    return (dataset["name"], dataset["n_train"], dataset["n_test"]) == (DATASET, N_TRAIN, N_TEST)
+
+
+def correct(model: Model) -> int | None:
+    """How many of 10000 the paper's model with these reservoirs and orders got right, for any readout of ours."""
+    return CORRECT.get(replace(model, readout="sgd"))

@@ -1,0 +1,43 @@
+"""The stages of an experiment, each done once: data, projections, features, readouts, analysis, report.
+
+What a stage gives is kept in the store under the SHA-256 of what it depends on, so the same command resumes, a changed
+experiment computes what changed, and two experiments share what they have in common. The run's own folder is put
+together from the store at the end.
+"""
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from thermoment import data
+from thermoment._support.progress import Listener, Note
+from thermoment.experiments.experiment import Experiment
+from thermoment.runs.context import Context
+from thermoment.runs.folder import check_new, write_timings
+from thermoment.runs.store import exclusive
+from thermoment.runs.studies import study, with_repeats
+
+
+def run(
+    experiment: Experiment,
+    folder: str | PathLike[str],
+    *,
+    store: str | PathLike[str] | None = None,
+    data_dir: str | PathLike[str] | None = None,
+    listener: Listener = lambda *_: None,
+    note: Note = lambda _: None,
+) -> dict[str, Any]:
+    """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
+
+    `store` keeps what runs share: `.stages` beside `folder` unless given. The results are those of DESIGN's
+    results.json; a study has one run per variant below its folder, repeats lie below as repeat-1, repeat-2, ...
+    """
+    target = Path(folder)
+    check_new(target)
+    context = Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener, note)
+    with exclusive(context.store):
+        with context.timed("data"):
+            dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+        results = (study if experiment.variants else with_repeats)(experiment, dataset, target, context)
+    write_timings(target, context.seconds)
+    return results

@@ -1,0 +1,105 @@
+"""How far every node still is from equilibrium when it is read."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh_tridiagonal
+
+from thermoment.physics import Dynamics
+from thermoment.protocol import Protocol
+from thermoment.reservoir import Reservoir
+from thermoment.simulation import simulate
+
+Array = NDArray[np.float64]
+
+_TOLERANCE, _MOST_ROUNDS = 1e-9, 1000
+# Drives at which <x> in equilibrium is tabulated, in units of kT over the thermal spread.
+_POINTS = 2001
+# Slowest times after which a node counts as stationary, exp(-25) = 1e-11, and the most that may be in units of its
+# spread^2 / (mu kT), where a harmonic well has 25: beyond, a node hops between wells so rarely that it hardly forgets.
+_LONG, _MOST = 25.0, 50.0
+# Cells for the slowest time, and how many kT above the lowest point they reach.
+_CELLS, _TAIL_KT = 400, 30.0
+
+
+class Relaxation(NamedTuple):
+    """Moments at t_final beside the stationary ones: (S, len(orders), N) each."""
+
+    orders: tuple[int, ...]
+    moments: Array
+    stationary: Array
+    second_order: bool
+    """whether the stationary moments have the fluctuation of the neighbours' field, as `moments` do"""
+
+    @property
+    def distance(self) -> Array:
+        """moments - stationary."""
+        return self.moments - self.stationary
+
+
+def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: Protocol | None = None) -> Relaxation:
+    """E[x^p] of every node at t_final and in the long run, for inputs (S, D), both in the limit of many replicas.
+
+    Both are the `meanfield` engine's, the stationary ones at a time when every node has forgotten its start. A cold
+    double well takes too long for that: there the stationary moments are Boltzmann's for the node in the mean field of
+    the others, h_i + sum_j W_ij <x_j>, which lacks what is of second order in W (`second_order` is False).
+    A coupling too strong for either is an error.
+    """
+    protocol = replace(protocol or Protocol(), n_replicas=math.inf)
+    moments = simulate(reservoir, inputs, protocol, engine="meanfield").raw
+    wait = _LONG / _slowest_rate(reservoir.dynamics)
+    if wait <= _MOST * _diffusion_time(reservoir.dynamics):
+        steps = math.ceil(wait / protocol.dt)
+        late = replace(protocol, t_final=wait, dt=wait / steps)
+        stationary = simulate(reservoir, inputs, late, engine="meanfield").raw
+        return Relaxation(protocol.orders, moments, stationary, True)
+    drive = _stationary_drive(reservoir.drive(inputs), reservoir.W, reservoir.dynamics)
+    stationary = np.moveaxis(reservoir.dynamics.boltzmann_moments(drive, protocol.orders), 0, 1)
+    return Relaxation(protocol.orders, moments, stationary, False)
+
+
+def _diffusion_time(dynamics: Dynamics) -> float:
+    """spread^2 / (mu kT) of an undriven node in equilibrium."""
+    return float(dynamics.boltzmann_moments(0.0, [2])[0]) / (dynamics.mu * dynamics.kT)
+
+
+def _slowest_rate(dynamics: Dynamics) -> float:
+    """The rate at which the law of an undriven node, the slowest there is, approaches equilibrium in the end.
+
+    The gap of the Fokker-Planck operator: hops between neighbouring cells that obey detailed balance make it symmetric.
+    """
+    lowest = float(dynamics.stationary_point(0.0))
+    end = 2 * lowest + math.sqrt(dynamics.kT)
+    while dynamics.potential(end) < dynamics.potential(lowest) + _TAIL_KT * dynamics.kT:
+        end *= 1.2
+    x = np.linspace(-end, end, 2 * _CELLS + 1)
+    rise = np.diff(dynamics.potential(x)) / dynamics.kT
+    hop = dynamics.mu * dynamics.kT / (x[1] - x[0]) ** 2
+    out = np.zeros_like(x)
+    out[:-1] += hop * np.exp(-rise / 2)
+    out[1:] += hop * np.exp(rise / 2)
+    slowest = eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=(len(x) - 2, len(x) - 2))
+    return -float(slowest[0])
+
+
+def _stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
+    """h_i + sum_j W_ij <x_j> with <x_j> in equilibrium at its own such drive: (S, N)."""
+    if not W.any():
+        return h
+    largest = float(
+        np.abs(h).max() + np.abs(W).sum(axis=1).max() * (abs(dynamics.stationary_point(np.abs(h).max())) + 1)
+    )
+    scale = float(dynamics.kT / np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
+    u = np.linspace(0, np.arcsinh(2 * largest / scale), _POINTS)
+    mean = dynamics.boltzmann_moments(scale * np.sinh(u), [1])[0]
+    drive = h
+    for _ in range(_MOST_ROUNDS):
+        x = np.sign(drive) * np.interp(np.arcsinh(np.abs(drive) / scale), u, mean)
+        new = h + x @ W.T
+        if np.abs(new - drive).max() < _TOLERANCE:
+            return np.asarray(new)
+        drive = new
+    raise RuntimeError("The coupling is too strong: the mean field in equilibrium is not self-consistent.")

@@ -1,0 +1,154 @@
+"""What is special about the cuda engine: its products, its limits, and the second pass where updates are clipped."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import thermoment as tm
+from support.conformance import bits
+from thermoment._engines.task import Task
+
+cuda = pytest.importorskip("thermoment._engines.cuda", exc_type=ImportError)
+cupy = pytest.importorskip("cupy")
+
+if not tm.engines()["cuda"].can_run:
+    pytest.skip(f"cuda cannot run: {tm.engines()['cuda'].note}", allow_module_level=True)
+
+PROTOCOL = tm.Protocol(dt=5e-3, n_replicas=100)
+INPUTS = np.random.default_rng(3).random((5, 10))
+
+
+def network(N: int = 256, s_W: float = 0.5) -> tm.Reservoir:
+    return tm.Reservoir.draw(N, 10, s_W=s_W, s_K=4.0, seed=2)
+
+
+@pytest.mark.parametrize("product", ["wgmma", "mma", "mma, W in global memory"])
+@pytest.mark.parametrize("N", [1, 6, 63, 256])
+def test_every_product_against_the_reference(product: str, N: int) -> None:
+    try:
+        moments = tm.simulate(network(N), INPUTS, PROTOCOL, engine=cuda.Cuda(product))
+    except ValueError as why:
+        pytest.skip(str(why))
+    expected = tm.simulate(network(N), INPUTS, PROTOCOL, engine="reference")
+    np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=1e-4)
+    assert np.abs((moments.raw - expected.raw).mean(axis=(0, 2))).max() < 2e-5 * max(1, 256 / N) ** 0.5
+
+
+@pytest.mark.parametrize("product", ["wgmma", "mma, W in global memory"])
+def test_every_product_gives_the_bits_of_mma(product: str) -> None:
+    try:
+        found = tm.simulate(network(200), INPUTS, PROTOCOL, engine=cuda.Cuda(product))
+    except ValueError as why:
+        pytest.skip(str(why))
+    assert bits(found) == bits(tm.simulate(network(200), INPUTS, PROTOCOL, engine=cuda.Cuda("mma")))
+
+
+N_COUPLED = 32
+PATTERN = np.random.default_rng(8).standard_normal((N_COUPLED, N_COUPLED)) * (1 - np.eye(N_COUPLED))
+
+
+@pytest.mark.parametrize(
+    ("W", "tolerance"),
+    [
+        pytest.param(0 * PATTERN, 1e-5, id="none"),
+        pytest.param(1e-9 * PATTERN, 1e-5, id="tiny"),
+        pytest.param(3 * PATTERN * np.geomspace(1e-6, 1, N_COUPLED)[:, None], 2e-4, id="uneven"),
+        pytest.param(5 * PATTERN, 4e-3, id="large"),
+        # All nodes drive each other to x = 4.8: sums as large as they can get below the clip.
+        pytest.param(3 * (1 - np.eye(N_COUPLED)), 4e-3, id="aligned"),
+    ],
+)
+@pytest.mark.parametrize("kT", [0.0, 0.1])
+@pytest.mark.parametrize("clip", [5.0, np.inf])
+@pytest.mark.parametrize("product", ["wgmma", "mma"])
+def test_no_coupling_is_too_small_or_too_large(
+    product: str, clip: float, kT: float, W: NDArray[np.float64], tolerance: float
+) -> None:
+    """Sums in half precision end at 65504 and are coarse below 6e-5; W is scaled so that neither matters."""
+    reservoir = tm.Reservoir(W, network(N_COUPLED).K, np.zeros(N_COUPLED), tm.Dynamics(kT=kT))
+    protocol = tm.Protocol(t_final=0.1, n_replicas=20, clip=clip)
+    try:
+        found = tm.simulate(reservoir, INPUTS, protocol, engine=cuda.Cuda(product))
+    except ValueError as why:
+        pytest.skip(str(why))
+    expected = tm.simulate(reservoir, INPUTS, protocol, engine="reference")
+    assert found.info.clip_count == expected.info.clip_count == 0
+    scale = np.maximum(1, np.abs(expected.raw))
+    np.testing.assert_allclose(found.raw / scale, expected.raw / scale, rtol=0, atol=tolerance)
+
+
+def test_only_clipped_samples_are_done_again() -> None:
+    """A batch of quiet samples and one that is clipped: the quiet ones keep the bits they have alone."""
+    loud = INPUTS.copy()
+    loud[2] *= 20
+    protocol = tm.Protocol(dt=5e-3, n_replicas=100, clip=1.5)
+    moments = tm.simulate(network(64), loud, protocol, engine="cuda")
+    expected = tm.simulate(network(64), loud, protocol, engine="reference")
+    assert moments.info.clip_count == pytest.approx(expected.info.clip_count, rel=1e-3)
+    assert moments.info.clip_count > 1000
+    np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=2e-4)
+    quiet = tm.simulate(network(64), loud[:2], protocol, engine="cuda")
+    assert bits(quiet) == np.ascontiguousarray(moments.raw[:2]).tobytes()
+
+
+def test_short_memory_means_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")
+    real = cuda._launch
+    room = 2
+
+    def launch(task: Task, path: str, samples: NDArray[np.intp], *, clip: bool) -> object:
+        if len(samples) > room:
+            raise cupy.cuda.memory.OutOfMemoryError(1, 0, 0)
+        return real(task, path, samples, clip=clip)
+
+    monkeypatch.setattr(cuda, "_launch", launch)
+    assert bits(tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")) == bits(whole)
+    room = 0
+    with pytest.raises(MemoryError, match="no memory left for even one sample"):
+        tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")
+
+
+def test_a_launch_is_short_however_many_the_steps_and_replicas() -> None:
+    """Ctrl-C waits for a launch: its tiles times their steps are bounded, down to one tile for each that runs."""
+    at = {steps: cuda._launch_samples(132, blocks=2, n_steps=steps) for steps in (1, 1000, 2000, 20_000, 10**6)}
+    assert at == {1: 1320, 1000: 1320, 2000: 1320, 20_000: 264, 10**6: 132}
+    assert cuda._launch_samples(132, blocks=2**14, n_steps=1000) == 1
+
+
+_LONG_RUN = """
+import os, signal, threading
+import numpy as np
+import thermoment as tm
+
+reported = []
+
+def started(done, total):
+    if not reported:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    reported.append(done)
+
+try:
+    tm.simulate(tm.Reservoir.draw(256, 4, seed=1), np.zeros((10**6, 4)), engine="cuda", progress=started)
+except KeyboardInterrupt:
+    print("stopped early" if reported[-1] < 10**6 else "went on")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupt_stops_it_between_launches() -> None:
+    # The whole would take a minute.
+    result = subprocess.run([sys.executable, "-c", _LONG_RUN], capture_output=True, text=True, timeout=100)
+    assert result.stdout == "stopped early\n", result.stderr
+
+
+def test_more_nodes_are_sent_to_xla() -> None:
+    with pytest.raises(ValueError, match=r"`W` must couple at most 256 nodes for cuda \(engine xla takes more\)"):
+        tm.simulate(network(257), INPUTS, PROTOCOL, engine="cuda")
+
+
+def test_an_unknown_product_is_refused() -> None:
+    with pytest.raises(ValueError, match="`product` must be one of wgmma, mma"):
+        cuda.Cuda("abacus")

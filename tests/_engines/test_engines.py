@@ -1,0 +1,85 @@
+"""The choice of an engine: what can run, what "auto" takes, and what it says when something cannot."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import thermoment as tm
+from thermoment._engines.task import Outcome, Report, Task
+
+NODE = tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1))
+QUICK = tm.Protocol(dt=0.1, n_replicas=2)
+
+
+@pytest.fixture
+def no_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without JAX."""
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "thermoment._engines.xla", raising=False)
+
+
+def test_what_can_run_here() -> None:
+    found = tm.engines()
+    assert all(found[name].can_run for name in ("reference", "xla"))
+    assert found["reference"].note == f"NumPy {np.__version__} in float64"
+
+
+def test_auto_says_what_it_chose_and_why() -> None:
+    info = tm.simulate(NODE, [[1.0]], QUICK).info
+    assert info.choice.startswith("auto: the fastest that can run here, on ")
+    assert info.engine in tm.engines()
+    assert info.engine != "reference"
+
+
+class Picky:
+    """An engine that can run, but only for one replica."""
+
+    name = "picky"
+    tasks_at_once = 1
+
+    def status(self) -> str:
+        return "a whim"
+
+    def check(self, task: Task) -> None:
+        if task.protocol.n_replicas > 1:
+            raise ValueError("Argument `n_replicas` must be 1")
+
+    def moments(self, task: Task, report: Report) -> Outcome:
+        return Outcome(np.ones((1, 3, 1)), 0)
+
+
+def test_auto_passes_over_an_engine_that_cannot_do_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = sys.modules["thermoment._engines.choice"]
+    monkeypatch.setitem(vars(package)["_MODULES"], "picky", f"{__name__}:Picky")
+    monkeypatch.setattr(package, "_AUTO", ("picky", "xla"))
+    one, two = (tm.simulate(NODE, [[1.0]], tm.Protocol(dt=0.1, n_replicas=M)).info for M in (1, 2))
+    assert one.engine == "picky"
+    assert two.engine == "xla"
+    assert two.choice.endswith("; picky cannot: Argument `n_replicas` must be 1")
+    with pytest.raises(ValueError, match="`n_replicas` must be 1"):
+        tm.simulate(NODE, [[1.0]], QUICK, engine="picky")
+    with pytest.raises(ValueError, match="`n_replicas` must be finite"):
+        tm.simulate(NODE, [[1.0]], tm.Protocol(dt=0.1, n_replicas=np.inf))
+
+
+def test_asked_for() -> None:
+    info = tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info
+    assert (info.engine, info.choice, info.n_steps) == ("reference", "asked for", 10)
+    assert info.seconds > 0
+
+
+@pytest.mark.usefixtures("no_jax")
+def test_an_engine_that_cannot_run_says_why_and_nothing_takes_its_place() -> None:
+    assert not tm.engines()["xla"].can_run
+    assert "jax" in tm.engines()["xla"].note
+    with pytest.raises(RuntimeError, match=r"Engine `xla` cannot run here: .*jax"):
+        tm.simulate(NODE, [[1.0]], QUICK, engine="xla")
+    assert tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info.engine == "reference"
+
+
+def test_importing_the_package_does_not_import_jax() -> None:
+    """Seconds that a user of another engine need not wait."""
+    code = "import sys, thermoment; sys.exit('jax' in sys.modules or 'safetensors' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,242 @@
+"""Tables of one node against independent solutions: equilibrium, eigenvectors, the Euler step's transfer operator, OU.
+
+The tables' own error is to be below 1e-5 of a moment of size 1; larger moments are compared relatively.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thermoment as tm
+from support.analytic import Array, fokker_planck, gaussian_moments, uncoupled
+from thermoment._engines.meanfield import tables as module
+from thermoment._engines.meanfield.engine import MeanField
+from thermoment._engines.meanfield.node import (
+    Modes,
+    grid,
+    halved,
+    mean_and_memory,
+    path,
+    reach,
+    richardson,
+    solve,
+    substeps,
+    times,
+)
+from thermoment._engines.meanfield.tables import Tables, build, shape_moments, tables
+
+ORDERS = np.arange(1, 9)
+NONE = np.zeros((0, 1, 1))
+
+
+def moments(dynamics: tm.Dynamics, h: float, t_final: float, h_max: float = 100.0) -> Array:
+    """E[x^p], p = 1..8, of one node by the solver behind the tables."""
+    drives = np.array([0.0, h])
+    t = times(dynamics, h_max, t_final)
+    noiseless = path(dynamics, drives, t)
+    parts = substeps(dynamics, drives, t, noiseless)[:, 1]
+    low, high = reach(dynamics, drives, noiseless)
+    found = []
+    for refine, t_, parts_ in ((1, t, parts), (2, halved(t), np.repeat(parts, 2))):
+        cells = grid(dynamics, h, low[1], high[1], t_final, refine)
+        modes = Modes(np.ones((1, len(t_))), NONE, NONE)
+        found.append(solve(dynamics, h, cells, t_, parts_, modes, 8).moments)
+    return richardson(*found)
+
+
+def close(found: Array, expected: Array, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(
+        found / np.maximum(1, np.abs(expected)), expected / np.maximum(1, np.abs(expected)), atol=tolerance, rtol=0
+    )
+
+
+@pytest.mark.parametrize("h", [0.0, 0.3, 5.0, 100.0])
+@pytest.mark.parametrize(("J2", "kT"), [(1.0, 0.01), (1.0, 0.1), (0.3, 1.0), (1.0, 10.0), (-0.5, 0.1), (-1.0, 10.0)])
+def test_long_times_are_equilibrium(J2: float, kT: float, h: float) -> None:
+    dynamics = tm.Dynamics(J2=J2, kT=kT)
+    t_final = 100.0 if J2 < 0 else 20.0
+    expected = dynamics.boltzmann_moments([h], ORDERS.tolist())[:, 0]
+    close(moments(dynamics, h, t_final)[:4], expected[:4])
+    close(moments(dynamics, h, t_final), expected, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("J2", "kT", "t_final"), [(1.0, 0.1, 0.05), (1.0, 0.1, 1.0), (-1.0, 0.1, 0.3), (-1.0, 0.05, 2.0)]
+)
+def test_transient_against_eigenvectors(J2: float, kT: float, t_final: float) -> None:
+    dynamics = tm.Dynamics(J2=J2, kT=kT)
+    for h in (0.0, 0.7):
+        expected = fokker_planck(dynamics, h, t_final, (1, 2, 4))
+        close(moments(dynamics, h, t_final, 20.0)[[0, 1, 3]], expected)
+        assert np.abs(expected - dynamics.boltzmann_moments([h], (1, 2, 4))[:, 0]).max() > 1e-4, "no transient"
+
+
+def euler_moments(dynamics: tm.Dynamics, h: float, t_final: float, n_steps: int) -> Array:
+    """E[x^p] of the Euler recursion itself, by its transfer operator on an even grid, exact but for the grid.
+
+    One step takes a density to the sum of Gaussians N(x + mu F dt, 2 mu kT dt); the trapezoid rule on a grid finer than
+    their width is exact to rounding. The first step starts from the point x = 0.
+    """
+    dt = t_final / n_steps
+    width = np.sqrt(2 * dynamics.mu * dynamics.kT * dt)
+    reach_ = 8 * np.sqrt(2 * dynamics.mu * dynamics.kT * t_final)
+    far = dynamics.mu * h * t_final
+    x = np.arange(-reach_, max(reach_, min(far, float(dynamics.stationary_point(h))) + reach_), width / 2)
+    kernel = np.exp(-((x[:, None] - x - dynamics.mu * dt * dynamics.force(x, h)) ** 2) / (2 * width**2))
+    kernel /= np.sqrt(2 * np.pi) * width / (width / 2)
+    density = np.exp(-((x - dynamics.mu * dt * h) ** 2) / (2 * width**2)) / (np.sqrt(2 * np.pi) * 2)
+    for _ in range(n_steps - 1):
+        density = kernel @ density
+    assert abs(density.sum() - 1) < 1e-10, "probability is lost"
+    return np.array([(x**p * density).sum() for p in ORDERS])
+
+
+def without_steps(dynamics: tm.Dynamics, h: float, t_final: float) -> Array:
+    """The recursion's moments at four steps, extrapolated to dt = 0: bias a dt + b dt^2 + c dt^3. To about 1e-6."""
+    rows = [euler_moments(dynamics, h, t_final, n) for n in (20, 40, 80, 160)]
+    for order in (1, 2, 3):
+        rows = [(2**order * fine - coarse) / (2**order - 1) for coarse, fine in pairwise(rows)]
+    return rows[0]
+
+
+TRANSIENTS = [
+    (1.0, 0.1, 0.3, 1.0),
+    (-1.0, 0.1, 0.5, 0.3),
+    (1.0, 0.02, 0.05, 20.0),
+    (1.0, 0.01, 0.01, 100.0),
+    (0.3, 1.0, 0.2, 5.0),
+    (-1.0, 0.02, 0.2, 8.0),
+]
+
+
+@pytest.mark.parametrize(("J2", "kT", "t_final", "h"), TRANSIENTS)
+def test_transient_against_the_transfer_operator_of_the_euler_step(
+    J2: float, kT: float, t_final: float, h: float
+) -> None:
+    dynamics = tm.Dynamics(J2=J2, kT=kT)
+    limit = without_steps(dynamics, h, t_final)
+    close(moments(dynamics, h, t_final)[:4], limit[:4])
+    assert np.abs(euler_moments(dynamics, h, t_final, 160) - limit)[:4].max() > 1e-4, "the steps must matter"
+
+
+class TestWhatTheEngineReads:
+    """Uncoupled nodes through the whole engine, at drives between those of the tables, by independent solutions."""
+
+    def engine(self, dynamics: tm.Dynamics, drives: list[float], t_final: float) -> Array:
+        protocol = tm.Protocol(dt=t_final / 4000, t_final=t_final, n_replicas=np.inf, clip=np.inf, orders=(1, 2, 3, 4))
+        found = tm.simulate(uncoupled(drives, dynamics), [[1.0]], protocol, engine=MeanField("float64"))
+        return np.asarray(found.raw[0])
+
+    @pytest.mark.parametrize(("J2", "kT", "t_final", "h"), TRANSIENTS)
+    def test_transients(self, J2: float, kT: float, t_final: float, h: float) -> None:
+        dynamics, drives = tm.Dynamics(J2=J2, kT=kT), [0.937 * h, -0.41 * h]
+        expected = np.array([without_steps(dynamics, abs(h), t_final)[:4] for h in drives]).T
+        found = self.engine(dynamics, drives, t_final) * [[1, -1], [1, 1], [1, -1], [1, 1]]
+        close(found, expected)
+
+    @pytest.mark.parametrize(("J2", "kT", "t_final"), [(1.0, 0.1, 20.0), (0.3, 1.0, 20.0), (-0.5, 0.1, 100.0)])
+    def test_equilibrium(self, J2: float, kT: float, t_final: float) -> None:
+        dynamics, drives = tm.Dynamics(J2=J2, kT=kT), [0.0, 0.0123, 0.31, -1.7, 5.5, -13.1, 19.9]
+        close(self.engine(dynamics, drives, t_final), dynamics.boltzmann_moments(drives, (1, 2, 3, 4)))
+
+
+@pytest.mark.parametrize("t_final", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("h", [0.0, 3.0])
+def test_linear_node_is_ornstein_uhlenbeck(t_final: float, h: float) -> None:
+    J2, mu, kT = 0.8, 1.5, 0.2
+    rate = 2 * J2 * mu
+    mean = np.array([h / (2 * J2) * -np.expm1(-rate * t_final)])
+    variance = np.array([kT / (2 * J2) * -np.expm1(-2 * rate * t_final)])
+    found = moments(tm.Dynamics(J2=J2, J4=0.0, mu=mu, kT=kT), h, t_final, 10.0)
+    expected = gaussian_moments(mean, variance, ORDERS.tolist())[:, 0]
+    close(found[:4], expected[:4])
+    close(found, expected, 1e-4)
+
+
+def test_memory_of_a_linear_node() -> None:
+    """d<x(t)>/df(s) = mu exp(-2 J2 mu (t - s))."""
+    dynamics = tm.Dynamics(J2=0.8, J4=0.0, mu=1.5, kT=0.2)
+    t = halved(halved(times(dynamics, 10.0, 1.0)))
+    noiseless = path(dynamics, np.zeros(1), t)
+    low, high = reach(dynamics, np.zeros(1), noiseless)
+    cells = grid(dynamics, 0.0, low[0], high[0], 1.0, 1)
+    _, memory = mean_and_memory(dynamics, 0.0, cells, t, np.ones(len(t) - 1, np.intp))
+    np.testing.assert_allclose(memory, 1.5 * np.exp(-2.4 * (1 - t)), atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def table() -> Tables:
+    return build(tm.Dynamics(), 1.0, 20.0)
+
+
+def test_the_response_is_the_derivative(table: Tables) -> None:
+    """dM_p/dh of the perturbed Fokker-Planck equation and the slope of the tabulated moments, found independently."""
+    u = np.arcsinh(table.h / table.scale)
+    slope = np.gradient(table.moments, u, axis=0, edge_order=2) / np.sqrt(table.h**2 + table.scale**2)[:, None]
+    np.testing.assert_allclose(table.slope[5:-5, :4], slope[5:-5, :4], rtol=0.01, atol=2e-3)
+
+
+def test_the_modes_hold_the_means(table: Tables) -> None:
+    assert table.missed[table.h < 5].max() < 1e-3
+    np.testing.assert_allclose((table.phi * np.gradient(table.t)) @ table.phi.T, np.eye(6), atol=0.05)
+
+
+def test_the_law_is_standardised_and_has_the_moments_skewness(table: Tables) -> None:
+    m1, m2, m3 = table.moments[:, :3].T
+    skewness = (m3 - 3 * m1 * m2 + 2 * m1**3) / (m2 - m1**2) ** 1.5
+    of_shape = shape_moments(table.shape)
+    np.testing.assert_allclose(of_shape[:, :2], [[0, 1]] * len(m1), atol=1e-9)
+    np.testing.assert_allclose(of_shape[:, 2], skewness, atol=0.02)
+    assert (np.diff(table.shape, axis=1) > 0).all()
+
+
+class TestKeptOnDisk:
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Tables) -> Iterator[None]:
+        monkeypatch.setenv("THERMOMENT_CACHE", str(tmp_path))
+        self.folder = tmp_path
+        self.built = 0
+
+        def count(*_: object) -> Tables:
+            self.built += 1
+            return table
+
+        monkeypatch.setattr(module, "build", count)
+        module._kept.cache_clear()
+        yield
+        module._kept.cache_clear()
+
+    def again(self) -> Tables:
+        module._kept.cache_clear()
+        return tables(tm.Dynamics(), 1.0, 20.0)
+
+    def test_built_once(self, table: Tables) -> None:
+        self.again()
+        found = self.again()
+        assert self.built == 1
+        np.testing.assert_array_equal(found.by_field, table.by_field)
+        assert found.shape.shape == table.shape.shape
+        tables(tm.Dynamics(kT=0.2), 1.0, 20.0)
+        assert self.built == 2, "another temperature is another table"
+
+    @pytest.mark.parametrize("damage", ["emptied", "other", "cut", "a byte changed"])
+    def test_rebuilt_if_damaged(self, damage: str) -> None:
+        self.again()
+        (file,) = self.folder.glob("node-*.safetensors")
+        whole = file.read_bytes()
+        changed = whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:]
+        damaged = {"emptied": b"", "other": b"not a table", "cut": whole[: len(whole) // 2], "a byte changed": changed}
+        file.write_bytes(damaged[damage])
+        self.again()
+        assert self.built == 2
+        self.again()
+        assert self.built == 2, "what was rebuilt is whole"
+
+    def test_a_folder_that_cannot_be_written_costs_time_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        blocked = self.folder / "file"
+        blocked.write_bytes(b"")
+        monkeypatch.setenv("THERMOMENT_CACHE", str(blocked))
+        assert self.again().h_max == pytest.approx(20.0)

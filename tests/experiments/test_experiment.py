@@ -1,0 +1,141 @@
+"""Experiments: strict reading, overrides, repeats, variants, and back to TOML."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from thermoment.experiments.experiment import Experiment, read, shipped, to_toml
+from thermoment.learning.options import Stage
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_experiments_read_and_come_back_from_toml(name: str, tmp_path: Path) -> None:
+    experiment = read(name)
+    assert experiment.name == name
+    assert len(experiment.description) > 20
+    (tmp_path / "again.toml").write_text(to_toml(experiment), "utf-8")
+    assert read(tmp_path / "again.toml") == experiment
+
+
+def test_paper_is_the_papers_protocol() -> None:
+    paper = read("paper")
+    assert [(r.seed, r.s_W, r.n_nodes) for r in paper.reservoirs] == [
+        (20260611, 0.1, 256),
+        (20260612, 0.1, 256),
+        (20260613, 0.2, 256),
+    ]
+    assert [r.stages for r in paper.reservoirs] == [
+        (Stage("polynomial", 60, 1e-3),),
+        (Stage("mean", 100, 3e-3), Stage("polynomial", 60, 1e-3)),
+        (Stage("polynomial", 80, 1e-3),),
+    ]
+    protocol, readout = paper.protocol, paper.readout
+    assert (protocol.n_replicas, protocol.n_steps, protocol.clip, protocol.seed) == (128, 1000, 4.0, 20260609)
+    assert (readout.epochs, readout.batch_size, readout.learning_rate, readout.l2) == (150, 128, 0.05, 1e-3)
+    assert (readout.seed, paper.training.batch_size, paper.training.l2) == (20260621, 128, 1e-5)
+
+
+def test_overrides() -> None:
+    experiment = read(
+        "paper",
+        [
+            "reservoirs.*.n_nodes=8",
+            "reservoirs.K2.start=K1",
+            "protocol.n_replicas=inf",
+            "data.name=digits",
+            "reservoirs.2.s_W=1",
+        ],
+    )
+    assert [r.n_nodes for r in experiment.reservoirs] == [8, 8, 8]
+    assert [r.start for r in experiment.reservoirs] == [None, "K1", None]
+    assert experiment.reservoirs[2].s_W == 1.0
+    assert experiment.protocol.n_replicas == math.inf
+    assert experiment.data.name == "digits"
+
+
+def test_repeats_have_seeds_of_their_own() -> None:
+    experiment = read("paper")
+    assert experiment.repeat(0) == experiment
+    seeds = set()
+    for number in range(3):
+        other = experiment.repeat(number)
+        seeds |= {other.protocol.seed, other.readout.seed, *(r.seed for r in other.reservoirs)}
+    assert len(seeds) == 3 * 5
+
+
+def test_a_variant_changes_what_it_says(tmp_path: Path) -> None:
+    text = (
+        to_toml(read("digits"))
+        + """
+[variants.once]
+description = "standardised"
+training.standardise = "once"
+reservoirs.K2.start = "K1"
+reservoirs."*".stages = []
+"""
+    )
+    (tmp_path / "study.toml").write_text(text, "utf-8")
+    study = read(tmp_path / "study.toml")
+    variant = study.variant("once")
+    assert (variant.name, variant.description) == ("digits-once", "standardised")
+    assert variant.training.standardise == "once"
+    assert variant.reservoirs[1].start == "K1"
+    assert all(r.stages == () for r in variant.reservoirs)
+    assert study.training.standardise == "none"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("protocl.dt=1", "Unknown key `protocl`: did you mean `protocol`?"),
+        ("protocol.n_replica=1", "Unknown key `protocol.n_replica`: did you mean `protocol.n_replicas`?"),
+        ("reservoirs.K1.sW=1", r"Unknown key `reservoirs\[0\].sW`: did you mean `reservoirs\[0\].s_W`?"),
+        ("protocol.dt=fast", "Key `protocol.dt` must be a number, but was 'fast'"),
+        ("protocol.dt=-1", "Argument `dt` must be positive, but was -1.0. .in `protocol`."),
+        ("protocol.dt=3e-3", "Argument `dt` must divide t_final"),
+        ("data.n_train=1.5", "Key `data.n_train` must be an integer, but was 1.5"),
+        ("data.n_train=0", "Argument `n_train` must be an integer from 2"),
+        ("readout.converged=1", "Key `readout.converged` must be true or false"),
+        ("training.optimiser=adm", "`optimiser` must be one of sgd, momentum, adam"),
+        ("reservoirs.K9.seed=1", "name of K1, K2, K3"),
+        ("reservoirs.K1.start=K1", "`start` must be another reservoir of 256 nodes for K1"),
+        (
+            "reservoirs=[{name='A',seed=1,n_nodes=2},{name='B',seed=1,start='A'}]",
+            "another reservoir of 256 nodes for B",
+        ),
+        ("reservoirs.K1.name=K2", "each with a name of its own"),
+        ("reservoirs.K1.name=../x", "`name` must be a name of letters"),
+        ("reservoirs=[]", "at least one"),
+        (
+            "reservoirs.K1.stages=[{surrogate='mean', epochs=1}]",
+            r"Key `reservoirs\[0\].stages\[0\].learning_rate` is missing",
+        ),
+        ("name.x=1", "name is a value, not a table"),
+        ("name=a/b", "`name` must be a name"),
+        ("repeats=0", "`repeats`"),
+        ("features.chunk=0", "`chunk`"),
+        ("variants.x.protocol.dtt=1", "Unknown key `protocol.dtt`"),
+        ("nonsense", "must have the form key=value"),
+    ],
+)
+def test_mistakes_are_named(override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read("paper", [override])
+
+
+def test_a_file_that_is_not_there_or_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no experiment 'papr'.*Did you mean paper\?"):
+        read("papr")
+    with pytest.raises(ValueError, match="cannot be read as an experiment"):
+        read(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("a = ", "utf-8")
+    with pytest.raises(ValueError, match="is not TOML"):
+        read(tmp_path / "bad.toml")
+
+
+def test_the_name_is_the_files_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[[reservoirs]]\nname = "A"\nseed = 1\n', "utf-8")
+    experiment = read(tmp_path / "mine.toml")
+    assert isinstance(experiment, Experiment)
+    assert experiment.name == "mine"

@@ -1,0 +1,138 @@
+"""The readout: standardisation, SGD as written, the converged fit against scikit-learn, late fusion."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from thermoment.learning import fit as module
+from thermoment.learning.batches import batches
+from thermoment.learning.fit import fit_converged, fit_sgd
+from thermoment.learning.options import Sgd
+from thermoment.learning.readout import Readout, Scaling, average_logits, classes
+
+IMAGES, LABELS = load_digits(return_X_y=True)
+FEATURES = (IMAGES / 16).astype(np.float32)[:600]
+LABELS = LABELS[:600]
+
+
+def test_standardisation_uses_the_sample_deviation_and_falls_back_to_one() -> None:
+    features = np.array([[1.0, 5.0, 1e-13], [3.0, 5.0, 0.0], [8.0, 5.0, 0.0]])
+    scaling = Scaling.fit(features)
+    np.testing.assert_allclose(scaling.mean, [4.0, 5.0, 1e-13 / 3])
+    np.testing.assert_allclose(scaling.scale, [np.sqrt(13.0), 1.0, 1.0])
+    np.testing.assert_allclose(scaling.apply(features)[:, 0], (features[:, 0] - 4) / np.sqrt(13), rtol=1e-6)
+    np.testing.assert_array_equal(scaling.apply(features)[:, 1], 0.0)
+
+
+def test_standardisation_in_parts_is_that_of_the_whole() -> None:
+    features = np.random.default_rng(1).normal(3.0, 2.0, (9000, 3)).astype(np.float32)
+    scaling = Scaling.fit(features)
+    np.testing.assert_allclose(scaling.mean, features.mean(0, dtype=np.float64), rtol=1e-12)
+    np.testing.assert_allclose(scaling.scale, features.std(0, dtype=np.float64, ddof=1), rtol=1e-12)
+
+
+def by_hand(features: np.ndarray, settings: Sgd) -> tuple[np.ndarray, np.ndarray]:
+    """SGD in float64, from zero, the bias without penalty."""
+    x = (features - features.mean(0)) / np.where(features.std(0) > 0, features.std(0, ddof=1), 1.0)
+    weights, bias = np.zeros((x.shape[1], 10)), np.zeros(10)
+    for rows in batches(len(x), settings.batch_size, settings.epochs, np.random.default_rng(settings.seed)):
+        for batch in rows:
+            batch = batch[batch >= 0]
+            z = x[batch] @ weights + bias
+            p = np.exp(z - z.max(1, keepdims=True))
+            error = (p / p.sum(1, keepdims=True) - np.eye(10)[LABELS[batch]]) / len(batch)
+            weights = weights - settings.learning_rate * (x[batch].T @ error + settings.l2 * weights)
+            bias = bias - settings.learning_rate * error.sum(0)
+    return weights.T, bias
+
+
+def test_sgd_is_the_loss_as_written_for_every_set_of_columns() -> None:
+    settings = Sgd(epochs=4, l2=0.05)
+    chosen = [np.arange(64), np.arange(5, 40), np.array([60, 3, 20])]
+    for readout, columns in zip(fit_sgd(FEATURES, LABELS, chosen, settings), chosen, strict=True):
+        weights, bias = by_hand(FEATURES[:, columns].astype(np.float64), settings)
+        np.testing.assert_allclose(readout.weights, weights, atol=3e-6)
+        np.testing.assert_allclose(readout.bias, bias, atol=3e-6)
+
+
+def test_the_converged_fit_is_scikit_learns_logistic_regression() -> None:
+    l2 = 1e-3
+    ours = fit_converged(FEATURES, LABELS, l2)
+    x = Scaling.fit(FEATURES).apply(FEATURES).astype(np.float64)
+    theirs = LogisticRegression(C=1 / (l2 * len(x)), tol=1e-9, max_iter=20000).fit(x, LABELS)
+    # Strong convexity: l2 |w - w*|^2 is at most twice what the loss is above its minimum, here some 1e-9.
+    np.testing.assert_allclose(ours.weights, theirs.coef_, atol=5e-3)
+    np.testing.assert_array_equal(ours.predict(FEATURES), theirs.predict(x))
+    (sgd,) = fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=20))
+    np.testing.assert_allclose(fit_converged(FEATURES, LABELS, l2, start=sgd).weights, theirs.coef_, atol=5e-3)
+    with pytest.raises(ValueError, match="`start` must be a readout of 63 features"):
+        fit_converged(FEATURES[:, 1:], LABELS, l2, start=sgd)
+
+
+def test_a_fit_that_stops_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_ITERATIONS", 3)
+    with pytest.raises(RuntimeError, match="did not converge in 3 iterations: its loss is still about"):
+        fit_converged(FEATURES, LABELS)
+
+
+def test_a_handful_of_samples_converges_as_far_as_single_precision_goes() -> None:
+    few, labels, l2 = FEATURES[:40], LABELS[:40], 1e-4
+    x = Scaling.fit(few).apply(few).astype(np.float64)
+    theirs = LogisticRegression(C=1 / (l2 * 40), tol=1e-9, max_iter=20000).fit(x, labels)
+
+    def loss(weights: np.ndarray, bias: np.ndarray) -> float:
+        right = log_softmax(x @ weights.T + bias, axis=1)[np.arange(40), labels]
+        return float(l2 / 2 * (weights**2).sum() - right.mean())
+
+    ours = fit_converged(few, labels, l2)
+    assert 0 < loss(ours.weights, ours.bias) - loss(theirs.coef_, theirs.intercept_) < 2e-6
+
+
+def test_many_epochs_of_small_steps_reach_the_converged_fit() -> None:
+    converged = fit_converged(FEATURES, LABELS, 0.1)
+    (sgd,) = fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=300, learning_rate=0.02, l2=0.1))
+    np.testing.assert_allclose(sgd.weights, converged.weights, atol=0.02)
+    assert np.abs(converged.weights).max() > 0.1
+
+
+def test_logits_are_averaged_before_the_class_is_chosen() -> None:
+    one, two = (
+        Readout(np.array(w), np.zeros(2), Scaling(np.zeros(1), np.ones(1))) for w in ([[3.0], [0.0]], [[0.0], [1.0]])
+    )
+    features = np.array([[1.0], [-1.0]])
+    averaged = average_logits([one, two], [features, features])
+    np.testing.assert_allclose(averaged, [[1.5, 0.5], [-1.5, -0.5]])
+    np.testing.assert_array_equal(classes(averaged), [0, 1])
+    np.testing.assert_array_equal(two.predict(features), [1, 0])
+
+
+def test_a_saved_readout_comes_back_with_the_same_bits(tmp_path: Path) -> None:
+    (readout,) = fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=1))
+    readout.save(tmp_path / "r.safetensors")
+    np.testing.assert_array_equal(Readout.load(tmp_path / "r.safetensors").logits(FEATURES), readout.logits(FEATURES))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sgd(epochs=0), "`epochs`"),
+        (lambda: Sgd(learning_rate=0), "`learning_rate`"),
+        (lambda: fit_sgd(FEATURES, LABELS[:-1], [np.arange(64)]), "`labels` must have shape"),
+        (lambda: fit_converged(FEATURES, LABELS, 0.0), "`l2` must be positive"),
+        (lambda: Scaling.fit(FEATURES[:1]), "`features` must have shape"),
+        (lambda: fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=1))[0].predict(FEATURES[:, :3]), r"\(S, 64\)"),
+        (lambda: average_logits([], [FEATURES]), "`readouts`"),
+    ],
+)
+def test_bad_input(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_a_diverging_readout_is_an_error() -> None:
+    with pytest.raises(FloatingPointError, match="diverged at learning rate 1e"):
+        fit_sgd(FEATURES * 1e3, LABELS, [np.arange(64)], Sgd(epochs=30, learning_rate=1e37))

@@ -1,0 +1,123 @@
+"""What a report says in words: verdicts beside the paper, significance, how numbers and settings are written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.made_up import K3, MNIST, results, study
+from support.pages import report
+from thermoment.report import findings, formatting
+from thermoment.report.tables import settings_tables, written
+from thermoment.results import paper
+from thermoment.results.analysis import model_of
+
+
+class TestVerdicts:
+    """Results whose accuracies are the paper's own, then shifted."""
+
+    def at_the_papers(self, shift: int, repeats: int = 0) -> dict[str, Any]:
+        given = results(dataset=MNIST, repeats=repeats)
+        for row in given["accuracy"]:
+            correct = (paper.correct(model_of(row)) or 0) + shift
+            accuracy = correct / 10_000
+            row |= {"correct": correct, "accuracy": accuracy, "ci95": [accuracy - 0.003, accuracy + 0.003]}
+        return given
+
+    def test_inside(self) -> None:
+        compared = findings.compare(self.at_the_papers(0))
+        assert [row.verdict for row in compared] == ["inside"] * 10
+        assert {row.paper - row.ours for row in compared} == {0}
+        sentences = findings.differences(self.at_the_papers(0))
+        assert sentences[0] == "10 of the paper's 10 accuracies lie inside the 95 % interval of ours."
+        assert sentences[-1] == "K1+K2 is below K2 alone (9658 and 9682), as in the paper."
+
+    def test_which_is_higher(self) -> None:
+        given = self.at_the_papers(5)
+        given["accuracy"][0]["correct"] = 9000
+        assert "Ours is higher in 9 of 10 and lower in 1." in findings.differences(given)
+
+    @pytest.mark.parametrize(("shift", "verdict"), [(-31, "above"), (31, "below"), (-29, "inside"), (29, "inside")])
+    def test_where_the_papers_number_lies(self, shift: int, verdict: str) -> None:
+        assert {row.verdict for row in findings.compare(self.at_the_papers(shift))} == {verdict}
+
+    def test_the_spread_over_seeds_is_the_better_judge(self, tmp_path: Path) -> None:
+        given = self.at_the_papers(0, repeats=3)
+        for row in given["repeats"]:
+            row |= {"range95": [0.5, 0.6]}
+        assert {row.over_seeds for row in findings.compare(given)} == {"above"}
+        words = report(tmp_path, given).words
+        assert "Of its 10 accuracies, 0 lie inside the 95 % range of one more run over 3 seeds" in words
+        assert "|paper inside|paper above" in words
+
+    def test_the_reasons_name_what_was_chosen(self) -> None:
+        reasons = findings.reasons(self.at_the_papers(0))
+        assert "optimiser trains the input projections (here: sgd)" in reasons[0]
+        assert "whether that head sees standardised features (here: none)" in reasons[0]
+        assert "by 17 samples" in reasons[-1]
+
+    def test_significance_is_what_the_test_says(self) -> None:
+        given = results(dataset=MNIST)
+        best = max(given["accuracy"][:3], key=lambda row: row["correct"])["model"]
+        for p, wording in ((0.0499, "is established at the 5 % level"), (0.0501, "is not established")):
+            for row in given["mcnemar"]:
+                row["p"] = p
+            sentence = next(text for text in findings.summary(given) if "McNemar" in text)
+            assert f"The best single reservoir is {best} with" in sentence
+            assert wording in sentence
+
+    def test_nearest_variant(self, tmp_path: Path) -> None:
+        given = study()
+        for variant, away in zip(given["study"], (0.02, -0.001, 0.03), strict=True):
+            for row in variant["accuracy"]:
+                mean = (paper.correct(model_of(row)) or 0) / 10_000 + away
+                row |= {"mean": mean, "range95": [mean - 0.005, mean + 0.005]}
+        words = report(tmp_path, given).words
+        nearest = "Nearest to the paper is “better”, 0.10 points away (root mean square)"
+        assert "The highest mean is 99.95 %, of K1+K2+K3 in “worse” (SGD readout)." in words
+        assert f"{nearest}; 10 of its 10 numbers lie inside the range of one more run." in words
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("function", "value", "written"),
+        [
+            (formatting.percent, 0.9695, "96.95\N{NO-BREAK SPACE}%"),
+            (formatting.points, 0.0013, "+0.13"),
+            (formatting.points, -0.0013, "\N{MINUS SIGN}0.13"),
+            (formatting.points, -1e-9, "0.00"),
+            (formatting.probability, 0.27919, "0.2792"),
+            (formatting.probability, 1.0, "1.0000"),
+            (formatting.probability, 2.34e-9, "2.3 \N{MULTIPLICATION SIGN} 10⁻⁹"),
+            (formatting.probability, 0.0, "below 10⁻³⁰⁰"),
+            (formatting.listing, ["a"], "a"),
+            (formatting.listing, ["a", "b", "c"], "a, b and c"),
+        ],
+    )
+    def test_numbers(self, function: Any, value: Any, written: str) -> None:
+        assert function(value) == written
+
+    @pytest.mark.parametrize(
+        ("key", "value", "text"),
+        [
+            ("dt", 0.001, "0.001"),
+            ("l2", 1.23456789e-5, "1.23456789e-05"),
+            ("t_final", 1.0, "1"),
+            ("n_replicas", None, "infinitely many"),
+            ("clip", None, "none"),
+            ("train_bias", False, "no"),
+            ("orders", [1, 2, 4], "1, 2, 4"),
+            ("stages", [], "none"),
+            ("stages", [{"surrogate": "mean", "epochs": 3}, {"epochs": 4}], "surrogate mean, epochs 3; then epochs 4"),
+            ("other", {"a": 1, "b": [2.5]}, "a 1, b 2.5"),
+        ],
+    )
+    def test_settings(self, key: str, value: Any, text: str) -> None:
+        assert written(key, value) == text
+
+    def test_reservoirs_may_have_different_settings(self) -> None:
+        given = results(K3)
+        given["settings"]["reservoirs"][1]["shares_start_with"] = "K1"
+        found = settings_tables(given)
+        column = found["columns"].index("shares_start_with")
+        assert [row[column] for row in found["rows"]] == ["none", "K1", "none"]

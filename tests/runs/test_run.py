@@ -1,0 +1,330 @@
+"""A whole run: its files, resuming, damage, kills, a full disk, sharing between experiments."""
+
+import errno
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import thermoment as tm
+from support.runs import TINY, contents, experiment, killed
+from thermoment._engines.reference import Reference
+from thermoment._engines.task import Outcome, Report, Task
+from thermoment._support import files
+from thermoment.experiments.experiment import Experiment, read
+from thermoment.learning.readout import Readout
+from thermoment.results.naming import Model, readout_file
+from thermoment.runs import run as runner
+from thermoment.runs.features import FeatureStore
+from thermoment.runs.folder import rewrite_report, verify
+from thermoment.runs.readouts import columns, load_predictions
+
+FILES = {"experiment.toml", "results.json", "predictions.npz", "environment.json", "report.html", "SHA256SUMS"}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    return experiment(TINY, tmp_path_factory.mktemp("experiment"))
+
+
+@pytest.fixture(scope="module")
+def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, to be read only."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    runner.run(tiny, folder)
+    return folder
+
+
+class Heard:
+    """A listener that remembers what was done."""
+
+    def __init__(self) -> None:
+        self.done: dict[str, int] = {}
+
+    def __call__(self, what: str, done: int, total: int, _: str = "", /) -> None:
+        self.done[what] = done
+
+
+def features(folder: Path, name: str, n_nodes: int, chunk: int = 50) -> FeatureStore:
+    return FeatureStore(folder / "features.zarr" / name, 180, (1, 2, 4), n_nodes, chunk)
+
+
+def test_a_run_has_all_its_files_and_they_verify(finished: Path) -> None:
+    found = set(contents(finished))
+    assert found >= FILES
+    assert {"reservoirs/K1.safetensors", "reservoirs/K2.safetensors", "features.zarr/zarr.json"} <= found
+    assert {f"readouts/K1+K2.m1-m2-m4.{fit}.safetensors" for fit in ("sgd", "converged")} <= found
+    assert any(name.startswith("figures/") and name.endswith(".svg") for name in found)
+    assert any(name.startswith("figures/") and name.endswith(".png") for name in found)
+    subprocess.run(["sha256sum", "-c", "--strict", "SHA256SUMS"], cwd=finished, check=True, capture_output=True)
+    assert set((finished / "SHA256SUMS").read_text().split()[1::2]) == found - {"SHA256SUMS"}
+    assert verify(finished) == []
+    assert read(finished / "experiment.toml").reservoirs[1].s_W == 0.2
+
+
+def test_features_are_those_of_simulate_with_ids_from_training_to_test(tiny: Experiment, finished: Path) -> None:
+    from thermoment.data import load
+
+    digits = load("digits").first(120, 60)
+    inputs = np.concatenate([digits.x_train, digits.x_test])
+    for stream, (name, n_nodes) in enumerate({"K1": 6, "K2": 4}.items()):
+        reservoir = replace(tm.Reservoir.load(finished / f"reservoirs/{name}.safetensors"), stream=stream)
+        moments = tm.simulate(reservoir, inputs, tiny.protocol, engine="reference", sample_ids=np.arange(180))
+        np.testing.assert_array_equal(
+            features(finished, name, n_nodes).features(), moments.features().astype(np.float32)
+        )
+
+
+def test_predictions_follow_from_features_and_readouts(finished: Path) -> None:
+    stores = {"K1": features(finished, "K1", 6), "K2": features(finished, "K2", 4)}
+    test = np.concatenate([store.features(slice(120, None)) for store in stores.values()], axis=1)
+    _, predictions = load_predictions(finished)
+    joined = [model for model in predictions if model.fusion == "feature"]
+    assert len(joined) == 2 * 5
+    for model in joined:
+        readout = Readout.load(finished / "readouts" / readout_file(model))
+        np.testing.assert_array_equal(predictions[model], readout.predict(test[:, columns(model, stores)]))
+    logit = Model(("K1", "K2"), (1, 2, 4), "logit", "sgd")
+    halves = [
+        Readout.load(finished / "readouts" / readout_file(Model((name,), (1, 2, 4)))).logits(
+            stores[name].features(slice(120, None))
+        )
+        for name in stores
+    ]
+    np.testing.assert_array_equal(predictions[logit], np.mean(halves, axis=0).argmax(1))
+
+
+def test_columns_are_the_orders_of_the_chosen_reservoirs(finished: Path) -> None:
+    stores = {"K1": features(finished, "K1", 6), "K2": features(finished, "K2", 4)}
+    assert columns(Model(("K2",), (1, 2, 4)), stores).tolist() == list(range(18, 30))
+    assert columns(Model(("K1", "K2"), (1,)), stores).tolist() == [*range(6), *range(18, 22)]
+    assert columns(Model(("K1", "K2"), (2, 4)), stores).tolist() == [*range(6, 18), *range(22, 30)]
+
+
+def test_the_same_experiment_twice_has_the_same_bytes(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
+    runner.run(tiny, tmp_path / "again/tiny")
+    assert contents(tmp_path / "again/tiny") == contents(finished)
+
+
+def test_a_second_command_computes_nothing(tiny: Experiment, finished: Path) -> None:
+    before, heard = contents(finished), Heard()
+    runner.run(tiny, finished, listener=heard)
+    assert heard.done == {}
+    assert contents(finished) == before
+
+
+def test_another_chunk_size_gives_the_same_features(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
+    runner.run(replace(tiny, features=replace(tiny.features, chunk=37)), tmp_path / "run")
+    for name, n_nodes in {"K1": 6, "K2": 4}.items():
+        other = features(tmp_path / "run", name, n_nodes, 37).features()
+        np.testing.assert_array_equal(other, features(finished, name, n_nodes).features())
+    one, two = (json.loads((folder / "results.json").read_text()) for folder in (finished, tmp_path / "run"))
+    assert one == two
+
+
+def test_chunks_under_way_at_the_same_time_are_kept_in_their_places(
+    tiny: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(3, timeout=60)
+    real = Reference.moments
+
+    def moments(self: Reference, task: Task, report: Report) -> Outcome:
+        if task.n_samples == 50 and task.n_nodes == 6:  # three of the four chunks of K1
+            together.wait()
+        return real(self, task, report)
+
+    monkeypatch.setattr(Reference, "tasks_at_once", 3)
+    monkeypatch.setattr(Reference, "moments", moments)
+    heard = Heard()
+    runner.run(tiny, tmp_path / "tiny", listener=heard)
+    assert contents(tmp_path / "tiny") == contents(finished)
+    assert heard.done["reference K1, images"] == 180
+
+
+def test_only_what_changed_is_computed(tiny: Experiment, tmp_path: Path) -> None:
+    runner.run(tiny, tmp_path / "a")
+    heard = Heard()
+    runner.run(replace(tiny, name="b", readout=replace(tiny.readout, epochs=4)), tmp_path / "b", listener=heard)
+    assert {what.split()[0] for what in heard.done} == {"5", "readouts", "figures"}
+    heard = Heard()
+    second = replace(tiny.reservoirs[1], seed=3)
+    runner.run(replace(tiny, reservoirs=(tiny.reservoirs[0], second)), tmp_path / "a", listener=heard)
+    assert "reference K2, images" in heard.done
+    assert "reference K1, images" not in heard.done
+    assert not any(what.startswith("training") for what in heard.done)  # K2 has no stages
+    assert verify(tmp_path / "a") == []
+    assert verify(tmp_path / "b") == []
+
+
+def test_a_flipped_byte_is_found_and_only_its_chunk_recomputed(
+    tiny: Experiment, finished: Path, tmp_path: Path
+) -> None:
+    runner.run(tiny, tmp_path / "run")
+    whole = contents(tmp_path / "run")
+    assert whole == contents(finished)
+    for name in [n for n in whole if "/moments/c/" in n]:
+        data = bytearray(whole[name])
+        data[len(data) // 3] ^= 4
+        with open(tmp_path / "run" / name, "r+b") as file:  # the same file on disk as the store's
+            file.write(data)
+        problems = verify(tmp_path / "run")
+        assert any(name in problem for problem in problems)
+        heard = Heard()
+        runner.run(tiny, tmp_path / "run", listener=heard)
+        number = int(name.split("/")[4])
+        assert list(heard.done.values()) == [30 if number == 3 else 50]
+        assert contents(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize(
+    "name", ["predictions.npz", "readouts/K1.m1-m2-m4.sgd.safetensors", "reservoirs/K1.safetensors"]
+)
+def test_damage_elsewhere_is_found_and_mended(tiny: Experiment, finished: Path, tmp_path: Path, name: str) -> None:
+    runner.run(tiny, tmp_path / "run")
+    with open(tmp_path / "run" / name, "r+b") as file:
+        file.seek(-3, os.SEEK_END)
+        file.write(b"\x55\xaa\x33")
+    assert any(name in problem for problem in verify(tmp_path / "run"))
+    runner.run(tiny, tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_verify_derives_every_number_again(tiny: Experiment, tmp_path: Path) -> None:
+    runner.run(tiny, tmp_path / "run")
+    results = json.loads((tmp_path / "run/results.json").read_text())
+
+    def numbers(value: Any, where: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        if isinstance(value, dict | list):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from numbers(item, (*where, key))
+        elif isinstance(value, int | float):
+            yield where
+
+    keys = ("accuracy", "mcnemar", "jaccard", "differences", "regions", "clip_count")
+    places = [where for key in keys for where in numbers(results[key], (key,))]
+    assert len(places) > 150
+    for where in places[:: len(places) // 40]:
+        changed = json.loads(json.dumps(results))
+        inner = changed
+        for step in where[:-1]:
+            inner = inner[step]
+        inner[where[-1]] += 1
+        (tmp_path / "run/results.json").unlink()
+        (tmp_path / "run/results.json").write_text(json.dumps(changed))
+        problems = verify(tmp_path / "run")
+        assert any("follow" in problem or "add up" in problem for problem in problems), where
+
+
+def test_a_full_disk_loses_nothing(
+    tiny: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, room = files.write_whole, [0]
+
+    def write(path: Any, data: bytes) -> None:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        whole(path, data)
+
+    for module in ("_support.files", "runs.store", "runs.features", "runs.stages", "runs.folder", "runs.readouts"):
+        monkeypatch.setattr(f"thermoment.{module}.write_whole", write)
+    for attempt in range(5):
+        room[0] = 3 + 2 * attempt
+        with pytest.raises(OSError, match="No space left on device"):
+            runner.run(tiny, tmp_path / "run")
+    room[0] = 10**6
+    runner.run(tiny, tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path) -> None:
+    said = killed(TINY, tmp_path, kills=20)
+    assert said["kills"] >= 20
+    whole = contents(tmp_path / "whole/run")
+    assert verify(tmp_path / "whole/run") == []
+    for number in range(said["finished"]):
+        assert contents(tmp_path / f"killed-{number}/run") == whole
+        assert not list((tmp_path / f"killed-{number}").rglob("*.partial"))
+
+
+def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
+    plain = replace(
+        tiny,
+        repeats=2,
+        features=replace(tiny.features, keep=False),
+        readout=replace(tiny.readout, converged=False),
+        variants={"asis": {"description": "as it is"}, "shared": {"reservoirs": {"K2": {"start": "K1", "n_nodes": 6}}}},
+    )
+    results = runner.run(plain, tmp_path / "study")
+    assert [row["variant"] for row in results["study"]] == ["asis", "shared"]
+    for row in results["study"]:
+        assert all(len(entry["correct"]) == 2 for entry in row["accuracy"])
+        for repeat in ("", "repeat-1"):
+            inner = json.loads((tmp_path / "study" / row["variant"] / repeat / "results.json").read_text())
+            number = 1 if repeat else 0
+            assert [e["correct"] for e in inner["accuracy"]] == [e["correct"][number] for e in row["accuracy"]]
+    assert (tmp_path / "study/report.html").exists()
+    assert not list(tmp_path.glob(".stages/features-*"))
+    assert not (tmp_path / "study/asis/features.zarr").exists()
+    K1, K2 = (tm.Reservoir.load(tmp_path / f"study/shared/reservoirs/{name}.safetensors") for name in ("K1", "K2"))
+    np.testing.assert_array_equal(K1.W, K2.W)
+    assert np.any(K1.K != K2.K)  # K1 was trained from there, K2 was not
+    assert verify(tmp_path / "study") == []
+    heard = Heard()
+    assert runner.run(plain, tmp_path / "study", listener=heard) == results
+    assert heard.done == {}
+
+
+def test_files_of_an_earlier_run_go_and_a_persons_own_stay(tiny: Experiment, tmp_path: Path) -> None:
+    runner.run(tiny, tmp_path / "run")
+    (tmp_path / "run/notes.txt").write_text("mine")
+    runner.run(
+        replace(tiny, reservoirs=tiny.reservoirs[:1], readout=replace(tiny.readout, converged=False)), tmp_path / "run"
+    )
+    assert (tmp_path / "run/notes.txt").read_text() == "mine"
+    assert not (tmp_path / "run/reservoirs/K2.safetensors").exists()
+    assert sorted(path.name for path in (tmp_path / "run/features.zarr").iterdir()) == ["K1", "zarr.json"]
+    assert verify(tmp_path / "run") == []
+
+
+def test_a_folder_that_is_not_a_run_is_left_alone(tiny: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("years")
+    with pytest.raises(ValueError, match="exists and is not a run"):
+        runner.run(tiny, tmp_path / "mine")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.tex"]
+
+
+def test_the_report_is_made_again_from_the_results(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
+    runner.run(tiny, tmp_path / "run")
+    (tmp_path / "run/report.html").unlink()
+    rewrite_report(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: replace(e, engine="native-gpu"), "`engine` must be one of"),
+        (
+            lambda e: replace(e, protocol=replace(e.protocol, n_replicas=float("inf"))),
+            "must be finite for an engine that samples",
+        ),
+        (lambda e: replace(e, data=replace(e.data, n_train=10**6)), "n_train"),
+        (lambda e: replace(e, data=replace(e.data, name="nowhere.npz")), "nowhere.npz"),
+    ],
+)
+def test_bad_experiments_stop_before_features(
+    tiny: Experiment, tmp_path: Path, change: Callable[[Experiment], Experiment], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        runner.run(change(tiny), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert not list(tmp_path.rglob("features-*"))

@@ -1,0 +1,59 @@
+"""Small runs and what is left of them, shared by the tests of whole runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from thermoment.experiments.experiment import Experiment, read
+
+TINY = """
+engine = "reference"
+[data]
+name = "digits"
+n_train = 120
+n_test = 60
+[protocol]
+dt = 0.02
+t_final = 0.2
+n_replicas = 6
+[features]
+chunk = 50
+[readout]
+epochs = 3
+[[reservoirs]]
+name = "K1"
+seed = 1
+n_nodes = 6
+stages = [{ surrogate = "polynomial", epochs = 2, learning_rate = 0.01 }]
+[[reservoirs]]
+name = "K2"
+seed = 2
+n_nodes = 4
+s_W = 0.2
+"""
+
+
+def experiment(text: str, folder: Path) -> Experiment:
+    """The experiment in a TOML text, which is put into `folder` as tiny.toml."""
+    path = folder / "tiny.toml"
+    path.write_text(text, "utf-8")
+    return read(path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but the clock's."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found.pop("timings.json", None)
+    return found
+
+
+def killed(text: str, folder: Path, kills: int) -> Any:
+    """What killed.py says after it has run the experiment in `folder` and killed it so often."""
+    experiment(text, folder)
+    program = Path(__file__).with_name("killed.py")
+    command = [sys.executable, str(program), str(folder), str(folder / "tiny.toml"), "20260609", str(kills)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
