@@ -21,7 +21,7 @@ from thermoment.report.figures import error_sets, node, seeds, venn
 from thermoment.report.figures.draw import draw
 from thermoment.report.figures.style import look, math_name
 from thermoment.results import paper
-from thermoment.results.naming import Model
+from thermoment.results.naming import ModelKey
 
 
 def words(where: Figure | Axes) -> list[str]:
@@ -344,7 +344,7 @@ class TestSeeds:
         for axes, row in zip(panels, models, strict=True):
             assert len(self.dots(axes)) == len(given["study"])
             lines = [xs(line)[0] for line in axes.lines if line.get_linewidth() == 0.8 and xs(line)]
-            model = Model(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"])
+            model = ModelKey(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"])
             assert lines == [pytest.approx(paper.CORRECT[model] / 100)]
 
     def test_variants_need_not_have_the_same_models(self) -> None:

@@ -13,10 +13,10 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from thermoment.results import paper
 from thermoment.results.analysis import analyse, model_of, summarise
-from thermoment.results.naming import Model, all_orders, label, paper_models
+from thermoment.results.naming import ModelKey, all_orders, label, paper_models
 
 LABELS = np.arange(400) % 10
-Predictions = Mapping[Model, NDArray[np.int64]]
+Predictions = Mapping[ModelKey, NDArray[np.int64]]
 
 
 def predictions(reservoirs: tuple[str, ...], orders: tuple[int, ...] = (1, 2, 4), rate: float = 0.2) -> Predictions:
@@ -54,8 +54,8 @@ class TestThreeReservoirs:
             assert pairs(self.RESULTS["differences"], readout) == [(other, joined) for other in others]
 
     def test_mcnemar_and_difference_of_one_pair_by_hand(self) -> None:
-        a = self.PREDICTIONS[Model(("K2",), (1, 2, 4), "feature", "converged")] != LABELS
-        b = self.PREDICTIONS[Model(("K1", "K2", "K3"), (1, 2, 4), "feature", "converged")] != LABELS
+        a = self.PREDICTIONS[ModelKey(("K2",), (1, 2, 4), "feature", "converged")] != LABELS
+        b = self.PREDICTIONS[ModelKey(("K1", "K2", "K3"), (1, 2, 4), "feature", "converged")] != LABELS
         test, difference = (
             next(row for row in self.RESULTS[key] if row["a"] == "K2" and row["readout"] == "converged")
             for key in ("mcnemar", "differences")
@@ -66,14 +66,14 @@ class TestThreeReservoirs:
 
     def test_jaccard_rows_are_table_three(self) -> None:
         assert pairs(self.RESULTS["jaccard"]) == list(paper.TABLE_III)
-        a, b = (self.PREDICTIONS[Model((name,), (1, 2, 4))] != LABELS for name in ("K1", "K3"))
+        a, b = (self.PREDICTIONS[ModelKey((name,), (1, 2, 4))] != LABELS for name in ("K1", "K3"))
         row = self.RESULTS["jaccard"][1]
         assert (row["wrong_a"], row["wrong_b"]) == (a.sum(), b.sum())
         assert (row["intersection"], row["union"]) == ((a & b).sum(), (a | b).sum())
         assert row["jaccard"] == (a & b).sum() / (a | b).sum()
 
     def test_regions_count_every_wrong_sample_once(self) -> None:
-        wrong = {name: self.PREDICTIONS[Model((name,), (1, 2, 4))] != LABELS for name in ("K1", "K2", "K3")}
+        wrong = {name: self.PREDICTIONS[ModelKey((name,), (1, 2, 4))] != LABELS for name in ("K1", "K2", "K3")}
         rows = [row for row in self.RESULTS["regions"] if row["readout"] == "sgd"]
         assert [row["wrong"] for row in rows] == [
             ["K1"],
@@ -105,7 +105,7 @@ class TestThreeReservoirs:
 
 def test_the_papers_error_sets_give_the_papers_numbers() -> None:
     """Predictions built to have the paper's three wrong sets: counts per region chosen to fit all of Table III."""
-    joined, singles = Model(("K1", "K2", "K3"), (1, 2, 4)), ("K1", "K2", "K3")
+    joined, singles = ModelKey(("K1", "K2", "K3"), (1, 2, 4)), ("K1", "K2", "K3")
     regions = _regions_that_fit_table_three()
     wrong = np.zeros((4, paper.N_TEST), bool)
     start = 0
@@ -113,7 +113,7 @@ def test_the_papers_error_sets_give_the_papers_numbers() -> None:
         wrong[list(members), start : start + count] = True
         start += count
     labels = np.arange(paper.N_TEST) % 10
-    models = [*(Model((name,), (1, 2, 4)) for name in singles), joined]
+    models = [*(ModelKey((name,), (1, 2, 4)) for name in singles), joined]
     results = analyse(labels, {m: np.where(w, (labels + 1) % 10, labels) for m, w in zip(models, wrong, strict=True)})
     for row in results["accuracy"]:
         assert row["correct"] == paper.CORRECT[model_of(row)]
@@ -166,7 +166,7 @@ class TestOtherShapes:
     def test_many_reservoirs_keep_their_order(self) -> None:
         names = tuple(f"K{k}" for k in range(1, 12))
         rng = np.random.default_rng(0)
-        models = [*(Model((name,), (1,)) for name in names), Model(names, (1,))]
+        models = [*(ModelKey((name,), (1,)) for name in names), ModelKey(names, (1,))]
         results = analyse(LABELS, {m: np.where(rng.random(400) < 0.3, 0, LABELS) for m in reversed(models)})
         assert [row["model"] for row in results["accuracy"]] == [model.name for model in models]
         assert len(results["jaccard"]) == 11 * 10 / 2 + 11
@@ -188,16 +188,16 @@ class TestOtherShapes:
 
     def test_without_a_joined_model_only_singles_are_compared(self) -> None:
         names = ("K1", "K2", "K3", "K4", "K5")
-        lower = Model(names, (1,))
+        lower = ModelKey(names, (1,))
         for order in (names, names[::-1]):
-            results = analyse(LABELS, {**{Model((name,), (1, 2)): LABELS for name in order}, lower: LABELS})
+            results = analyse(LABELS, {**{ModelKey((name,), (1, 2)): LABELS for name in order}, lower: LABELS})
             assert results["mcnemar"] == []
             assert pairs(results["jaccard"]) == list(combinations(names, 2))
-            alone = analyse(LABELS, {Model((name,), (1, 2)): LABELS for name in order})
+            alone = analyse(LABELS, {ModelKey((name,), (1, 2)): LABELS for name in order})
             assert alone["jaccard"] == results["jaccard"]
 
     def test_refusals(self) -> None:
-        model = Model(("K1",), (1,))
+        model = ModelKey(("K1",), (1,))
         with pytest.raises(ValueError, match=r"`predictions\[\"K1\|feature\|1\|sgd\"\]` must have shape \(400,\)"):
             analyse(LABELS, {model: LABELS[:3]})
         with pytest.raises(ValueError, match=r"`labels` must be integers \(S,\), but was of dtype float64"):
@@ -208,7 +208,7 @@ class TestOtherShapes:
 
 def test_labels_tell_models_apart() -> None:
     names, full = ("K1", "K2"), (1, 2, 4)
-    models = [Model(names, orders, fusion) for orders, fusion in product([(1,), (1, 2), full], ["feature", "logit"])]  # type: ignore[arg-type]
+    models = [ModelKey(names, orders, fusion) for orders, fusion in product([(1,), (1, 2), full], ["feature", "logit"])]  # type: ignore[arg-type]
     assert all_orders(models) == full
     assert [label(model, full) for model in models] == [
         "K1+K2 (m1)",

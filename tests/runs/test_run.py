@@ -20,7 +20,7 @@ from thermoment._engines.task import Outcome, Report, Task
 from thermoment._support import files
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.readout import Readout
-from thermoment.results.naming import Model, readout_file
+from thermoment.results.naming import ModelKey, readout_file
 from thermoment.runs import run as runner
 from thermoment.runs.features import FeatureStore
 from thermoment.runs.folder import rewrite_report, verify
@@ -91,9 +91,9 @@ def test_predictions_follow_from_features_and_readouts(finished: Path) -> None:
     for model in joined:
         readout = Readout.load(finished / "readouts" / readout_file(model))
         np.testing.assert_array_equal(predictions[model], readout.predict(test[:, columns(model, stores)]))
-    logit = Model(("K1", "K2"), (1, 2, 4), "logit", "sgd")
+    logit = ModelKey(("K1", "K2"), (1, 2, 4), "logit", "sgd")
     halves = [
-        Readout.load(finished / "readouts" / readout_file(Model((name,), (1, 2, 4)))).logits(
+        Readout.load(finished / "readouts" / readout_file(ModelKey((name,), (1, 2, 4)))).logits(
             stores[name].features(slice(120, None))
         )
         for name in stores
@@ -103,9 +103,9 @@ def test_predictions_follow_from_features_and_readouts(finished: Path) -> None:
 
 def test_columns_are_the_orders_of_the_chosen_reservoirs(finished: Path) -> None:
     stores = {"K1": features(finished, "K1", 6), "K2": features(finished, "K2", 4)}
-    assert columns(Model(("K2",), (1, 2, 4)), stores).tolist() == list(range(18, 30))
-    assert columns(Model(("K1", "K2"), (1,)), stores).tolist() == [*range(6), *range(18, 22)]
-    assert columns(Model(("K1", "K2"), (2, 4)), stores).tolist() == [*range(6, 18), *range(22, 30)]
+    assert columns(ModelKey(("K2",), (1, 2, 4)), stores).tolist() == list(range(18, 30))
+    assert columns(ModelKey(("K1", "K2"), (1,)), stores).tolist() == [*range(6), *range(18, 22)]
+    assert columns(ModelKey(("K1", "K2"), (2, 4)), stores).tolist() == [*range(6, 18), *range(22, 30)]
 
 
 def test_the_same_experiment_twice_has_the_same_bytes(tiny: Experiment, finished: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from thermoment.experiments import experiment as experiments
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.finite_time import train as training
 from thermoment.learning.readout import Readout
-from thermoment.results.naming import Model
+from thermoment.results.naming import ModelKey
 from thermoment.runs import run as runner
 from thermoment.runs.folder import verify
 from thermoment.runs.plan import plan
@@ -53,7 +53,7 @@ seed = 2
 n_nodes = 4
 s_W = 0.2
 """
-BOTH = Model(("K1", "K2"), (1, 2, 4), "feature", "trained")
+BOTH = ModelKey(("K1", "K2"), (1, 2, 4), "feature", "trained")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from thermoment.results.analysis import analyse, summarise
-from thermoment.results.naming import Fit, Model, paper_models
+from thermoment.results.naming import Fit, ModelKey, paper_models
 
 K3 = ("K1", "K2", "K3")
 MNIST = {"name": "mnist", "n_train": 60_000, "n_test": 10_000, "n_inputs": 784, "n_classes": 10, "sha256": "ab" * 32}
@@ -24,7 +24,7 @@ def numbers(
     labels = rng.integers(10, size=total)
     hard, own = rng.normal(size=total), {name: rng.normal(size=total) for name in names}
 
-    def predicted(model: Model) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def predicted(model: ModelKey) -> np.ndarray[Any, np.dtype[np.int64]]:
         share = 0.07 - 0.005 * len(model.reservoirs) - 0.01 * len(model.orders) + 0.006 * float(rng.random())
         share = share if rate is None else rate
         score = hard + 0.3 * np.mean([own[name] for name in model.reservoirs], axis=0) + 0.05 * rng.normal(size=total)
@@ -36,7 +36,7 @@ def numbers(
     fits: tuple[Fit, ...] = ("sgd", "converged")
     models = [model for fit in fits for model in paper_models(names, orders, fit)]
     heads: tuple[Fit, ...] = ("trained", "predicted") if trained else ()
-    models += [Model(tuple(names), tuple(orders), "feature", fit) for fit in heads]
+    models += [ModelKey(tuple(names), tuple(orders), "feature", fit) for fit in heads]
     return analyse(labels, {model: predicted(model) for model in models}, dict.fromkeys(names, 16))
 
 

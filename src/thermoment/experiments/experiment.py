@@ -35,7 +35,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class ReservoirPlan:
+class ReservoirSettings:
     """A reservoir before it exists: its draw and the stages that train its K."""
 
     name: str
@@ -57,7 +57,7 @@ class ReservoirPlan:
 
 
 @dataclass(frozen=True)
-class ReadoutPlan(Sgd):
+class ReadoutSettings(Sgd):
     """The paper's SGD, and whether the same loss is also minimised to convergence."""
 
     converged: bool = True
@@ -68,7 +68,7 @@ class ReadoutPlan(Sgd):
 
 
 @dataclass(frozen=True)
-class FeaturePlan:
+class FeatureSettings:
     """How features are kept: samples in a chunk, and whether they stay on disk after the readouts are fitted."""
 
     chunk: int = 2000
@@ -83,7 +83,7 @@ class Experiment:
     """Everything a run depends on, except the engine's device."""
 
     name: str
-    reservoirs: tuple[ReservoirPlan, ...]
+    reservoirs: tuple[ReservoirSettings, ...]
     description: str = ""
     engine: str = "auto"
     repeats: int = 1
@@ -94,8 +94,8 @@ class Experiment:
     training: Training = field(default_factory=Training)
     finite_time: FiniteTime | None = None
     """training through the finite-time moments, after the stages of the reservoirs; None for none"""
-    readout: ReadoutPlan = field(default_factory=ReadoutPlan)
-    features: FeaturePlan = field(default_factory=FeaturePlan)
+    readout: ReadoutSettings = field(default_factory=ReadoutSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """of a study: for each variant what it changes, as in `--set`, and its `description`"""
 

@@ -17,7 +17,7 @@ from thermoment.report.formatting import (
 )
 from thermoment.results import paper
 from thermoment.results.analysis import model_of
-from thermoment.results.naming import FITS, Fit, Model, all_orders, label
+from thermoment.results.naming import FITS, Fit, ModelKey, all_orders, label
 from thermoment.results.statistics import Interval
 
 Results = Mapping[str, Any]
@@ -37,13 +37,13 @@ _OPEN = {
 class Table:
     """Rows of `accuracy` or of a summary by model and readout."""
 
-    rows: Mapping[Model, Mapping[Fit, Row]]
+    rows: Mapping[ModelKey, Mapping[Fit, Row]]
     """models with the readout "sgd" standing for any"""
     full: tuple[int, ...]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Table":
-        table: dict[Model, dict[Fit, Row]] = {}
+        table: dict[ModelKey, dict[Fit, Row]] = {}
         for row in rows:
             table.setdefault(_any_readout(model_of(row)), {})[row["readout"]] = row
         return cls(table, all_orders(table))
@@ -58,12 +58,12 @@ class Table:
         return [fit for fit in self.fits if fit in REFITTED]
 
     @property
-    def as_trained(self) -> list[Model]:
+    def as_trained(self) -> list[ModelKey]:
         """Models under the head that their reservoirs were trained with."""
         return [model for model, group in self.rows.items() if "trained" in group]
 
     @property
-    def joined(self) -> Model:
+    def joined(self) -> ModelKey:
         """The model with most reservoirs that joins all orders in one readout."""
         return max(self.ablation or self.rows, key=lambda model: len(model.reservoirs))
 
@@ -73,16 +73,16 @@ class Table:
         return next(fit for fit in FITS if fit in self.rows[self.joined])
 
     @property
-    def ablation(self) -> list[Model]:
+    def ablation(self) -> list[ModelKey]:
         """Joined features of all orders: the paper's Table I."""
         return [m for m in self.rows if m.fusion == "feature" and m.orders == self.full]
 
     @property
-    def averaged(self) -> Model | None:
+    def averaged(self) -> ModelKey | None:
         return next((m for m in self.rows if m.fusion == "logit" and m.orders == self.full), None)
 
     @property
-    def orders(self) -> list[Model]:
+    def orders(self) -> list[ModelKey]:
         """The joined model from few orders to all: the paper's Table IV."""
         same = [m for m in self.rows if m.reservoirs == self.joined.reservoirs and m.fusion == "feature"]
         return sorted(same, key=lambda model: (len(model.orders), model.orders))
@@ -92,7 +92,7 @@ class Table:
         singles = [self.rows[m][fit] for m in self.ablation if len(m.reservoirs) == 1 and fit in self.rows[m]]
         return max(singles, key=lambda row: row["correct"], default=None)
 
-    def label(self, model: Model) -> str:
+    def label(self, model: ModelKey) -> str:
         return label(model, self.full)
 
 
@@ -309,8 +309,8 @@ def _machine(results: Results) -> list[str]:
 def _shape(results: Results) -> list[str]:
     """Whether the paper's two observations on shape hold: m1 < (m1, m2), and K1+K2 below K2 alone."""
     correct = {m: group["sgd"]["correct"] for m, group in Table.of(results["accuracy"]).rows.items() if "sgd" in group}
-    one, two = Model(paper.JOINED.reservoirs, (1,)), Model(paper.JOINED.reservoirs, (1, 2))
-    pair, single = Model(("K1", "K2"), paper.JOINED.orders), Model(("K2",), paper.JOINED.orders)
+    one, two = ModelKey(paper.JOINED.reservoirs, (1,)), ModelKey(paper.JOINED.reservoirs, (1, 2))
+    pair, single = ModelKey(("K1", "K2"), paper.JOINED.orders), ModelKey(("K2",), paper.JOINED.orders)
     found = []
     if one in correct and two in correct:
         ours, theirs = (signed(f"{n[two] - n[one]:+d}") for n in (correct, paper.CORRECT))
@@ -322,5 +322,5 @@ def _shape(results: Results) -> list[str]:
     return found
 
 
-def _any_readout(model: Model) -> Model:
+def _any_readout(model: ModelKey) -> ModelKey:
     return replace(model, readout="sgd")

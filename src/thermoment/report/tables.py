@@ -8,7 +8,7 @@ from thermoment.report.findings import Results, Row, Table, compare, place
 from thermoment.report.formatting import FIT_NAMES, probability
 from thermoment.results import paper
 from thermoment.results.analysis import model_of
-from thermoment.results.naming import FITS, Fit, Model, all_orders, label
+from thermoment.results.naming import FITS, Fit, ModelKey, all_orders, label
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _stage(stage: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {written(key, value)}" for key, value in stage.items())
 
 
-def _line(table: Table, model: Model, sizes: Mapping[str, int], beside: bool, fits: Sequence[Fit]) -> Line:
+def _line(table: Table, model: ModelKey, sizes: Mapping[str, int], beside: bool, fits: Sequence[Fit]) -> Line:
     each = [len(model.orders) * sizes[name] for name in model.reservoirs if name in sizes]
     features = " + ".join(map(str, each)) if model.fusion == "logit" else str(sum(each))
     published = paper.correct(model) if beside else None
@@ -143,7 +143,7 @@ def _columns(lines: Sequence[Line]) -> list[tuple[Cell, ...]]:
     return list(zip(*(line.cells for line in lines), strict=True))
 
 
-def _fusion(table: Table, lines: Mapping[Model, Line], beside: bool) -> list[Line]:
+def _fusion(table: Table, lines: Mapping[ModelKey, Line], beside: bool) -> list[Line]:
     """The best single reservoir, which may be another for each readout; averaged logits; all joined."""
     if len(table.joined.reservoirs) < 2:
         return []
@@ -207,7 +207,7 @@ def _seeds(repeats: Sequence[Row], beside: bool) -> list[Group]:
     ]
 
 
-def _variant(variant: Row, models: Sequence[Model], published: Sequence[int | None]) -> dict[str, Any]:
+def _variant(variant: Row, models: Sequence[ModelKey], published: Sequence[int | None]) -> dict[str, Any]:
     by_model = {model_of(row): row for row in variant["accuracy"]}
     cells = [by_model.get(model) for model in models]
     both = [(row, n / paper.N_TEST) for row, n in zip(cells, published, strict=True) if row and n is not None]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
-from thermoment.results.naming import FITS, Fit, Model, all_orders, label
+from thermoment.results.naming import FITS, Fit, ModelKey, all_orders, label
 from thermoment.results.statistics import Interval, Pair, spread, wilson
 
 Labels = NDArray[np.integer[Any]]
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def analyse(
-    labels: Labels, predictions: Mapping[Model, Labels], n_nodes: Mapping[str, int] | None = None
+    labels: Labels, predictions: Mapping[ModelKey, Labels], n_nodes: Mapping[str, int] | None = None
 ) -> dict[str, list[Row]]:
     """What classifiers got right, and how their errors compare, ready for JSON.
 
@@ -78,12 +78,12 @@ def summarise(repeats: Sequence[Mapping[str, Any]]) -> list[Row]:
     return [_summary([repeat["accuracy"][k] for repeat in repeats]) for k in range(len(first))]
 
 
-def model_of(row: Mapping[str, Any]) -> Model:
+def model_of(row: Mapping[str, Any]) -> ModelKey:
     """The model of a row of `accuracy` or of a summary."""
-    return Model(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"], row["readout"])
+    return ModelKey(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"], row["readout"])
 
 
-def _wrong(labels: Labels, predictions: Mapping[Model, Labels]) -> dict[Model, NDArray[np.bool_]]:
+def _wrong(labels: Labels, predictions: Mapping[ModelKey, Labels]) -> dict[ModelKey, NDArray[np.bool_]]:
     labels = _integers("labels", labels)
     if not predictions:
         raise invalid("predictions", "hold at least one model", "empty")
@@ -104,14 +104,14 @@ def _integers(argument: str, value: Labels) -> Labels:
     return array
 
 
-def _reservoirs(models: Mapping[Model, Any]) -> tuple[str, ...]:
+def _reservoirs(models: Mapping[ModelKey, Any]) -> tuple[str, ...]:
     """All reservoirs, in the order of the model with most of them, then any others by name."""
     largest = min(models, key=lambda model: (-len(model.reservoirs), model.key)).reservoirs
     others = {name for model in models for name in model.reservoirs} - set(largest)
     return (*largest, *sorted(others))
 
 
-def _place(model: Model, names: tuple[str, ...], full: tuple[int, ...]) -> tuple[Any, ...]:
+def _place(model: ModelKey, names: tuple[str, ...], full: tuple[int, ...]) -> tuple[Any, ...]:
     lower, averaged = model.orders != full, model.fusion == "logit"
     chosen = tuple(names.index(name) for name in model.reservoirs)
     return FITS.index(model.readout), lower, averaged, len(chosen), chosen, len(model.orders), model.orders
@@ -121,38 +121,38 @@ def _place(model: Model, names: tuple[str, ...], full: tuple[int, ...]) -> tuple
 class _Group:
     """The models of one readout: comparisons stay within it."""
 
-    models: list[Model]
+    models: list[ModelKey]
     names: tuple[str, ...]
     full: tuple[int, ...]
 
     @property
-    def singles(self) -> list[Model]:
+    def singles(self) -> list[ModelKey]:
         """One reservoir each, all orders."""
         return [m for m in self.models if len(m.reservoirs) == 1 and m.orders == self.full and m.fusion == "feature"]
 
     @property
-    def whole(self) -> list[Model]:
+    def whole(self) -> list[ModelKey]:
         """All reservoirs, any orders, joined or averaged; in front the one that joins them with all orders."""
         return [m for m in self.models if set(m.reservoirs) == set(self.names)]
 
     @property
-    def joined(self) -> Model | None:
+    def joined(self) -> ModelKey | None:
         """All reservoirs, all orders, one readout."""
         return next((m for m in self.whole if m.orders == self.full and m.fusion == "feature"), None)
 
-    def against_joined(self) -> list[tuple[Model, Model]]:
+    def against_joined(self) -> list[tuple[ModelKey, ModelKey]]:
         others = dict.fromkeys([*self.singles, *self.whole])
         return [(model, self.joined) for model in others if self.joined not in (None, model)]
 
-    def overlaps(self) -> list[tuple[Model, Model]]:
+    def overlaps(self) -> list[tuple[ModelKey, ModelKey]]:
         with_joined = [(model, self.joined) for model in self.singles if self.joined not in (None, model)]
         return [*combinations(self.singles, 2), *with_joined]
 
-    def row(self, a: Model, b: Model) -> Row:
+    def row(self, a: ModelKey, b: ModelKey) -> Row:
         return {"a": label(a, self.full), "b": label(b, self.full), "readout": a.readout}
 
 
-def _accuracy(model: Model, wrong: NDArray[np.bool_], n_nodes: Mapping[str, int] | None) -> Row:
+def _accuracy(model: ModelKey, wrong: NDArray[np.bool_], n_nodes: Mapping[str, int] | None) -> Row:
     total = len(wrong)
     correct = total - int(np.count_nonzero(wrong))
     nodes = None if n_nodes is None else sum(n_nodes[name] for name in model.reservoirs)

@@ -16,7 +16,7 @@ FITS: tuple[Fit, ...] = get_args(Fit)
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelKey:
     """One classifier: a readout of joined features, or the averaged logits of one readout per reservoir."""
 
     reservoirs: tuple[str, ...]
@@ -35,7 +35,7 @@ class Model:
         return "|".join((self.name, self.fusion, ",".join(map(str, self.orders)), self.readout))
 
     @classmethod
-    def parse(cls, key: str) -> "Model":
+    def parse(cls, key: str) -> "ModelKey":
         """The model that `key` names."""
         parts = key.split("|")
         if len(parts) != 4 or parts[1] not in get_args(Fusion) or parts[3] not in FITS:
@@ -44,25 +44,25 @@ class Model:
         return cls(tuple(parts[0].split("+")), orders, parts[1], parts[3])  # type: ignore[arg-type]
 
 
-def paper_models(reservoirs: Sequence[str], orders: Sequence[int], readout: Fit = "sgd") -> tuple[Model, ...]:
+def paper_models(reservoirs: Sequence[str], orders: Sequence[int], readout: Fit = "sgd") -> tuple[ModelKey, ...]:
     """The paper's comparisons: every set of reservoirs, averaged logits, and lower orders of all of them joined."""
     names, orders = tuple(reservoirs), tuple(orders)
     joined = [
-        Model(chosen, orders, "feature", readout)
+        ModelKey(chosen, orders, "feature", readout)
         for size in range(1, len(names) + 1)
         for chosen in combinations(names, size)
     ]
-    averaged = [Model(names, orders, "logit", readout)] if len(names) > 1 else []
-    lower = [Model(names, orders[:count], "feature", readout) for count in range(1, len(orders))]
+    averaged = [ModelKey(names, orders, "logit", readout)] if len(names) > 1 else []
+    lower = [ModelKey(names, orders[:count], "feature", readout) for count in range(1, len(orders))]
     return (*joined, *averaged, *lower)
 
 
-def all_orders(models: Iterable[Model]) -> tuple[int, ...]:
+def all_orders(models: Iterable[ModelKey]) -> tuple[int, ...]:
     """The longest list of moment orders that any of them reads."""
     return max((model.orders for model in models), key=lambda orders: (len(orders), orders))
 
 
-def label(model: Model, full: tuple[int, ...]) -> str:
+def label(model: ModelKey, full: tuple[int, ...]) -> str:
     """The model's name, and in brackets what tells it apart: "K1+K2+K3 (logit)", "K1+K2+K3 (m1,m2)"."""
     marks = ["logit"] if model.fusion == "logit" else []
     if model.orders != full:
@@ -70,6 +70,6 @@ def label(model: Model, full: tuple[int, ...]) -> str:
     return f"{model.name} ({', '.join(marks)})" if marks else model.name
 
 
-def readout_file(model: Model) -> str:
+def readout_file(model: ModelKey) -> str:
     """The name of a readout's file: "K1+K2.m1-m2-m4.sgd.safetensors"."""
     return f"{model.name}.{'-'.join(f'm{p}' for p in model.orders)}.{model.readout}.safetensors"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from thermoment.results.naming import Model
+from thermoment.results.naming import ModelKey
 
 TITLE = "Moment-Resolved Readout and Reservoir Diversity in Nonequilibrium Langevin Computing"
 AUTHORS = ("Jizheng Duan", "MingYang Zhao", "YanWei Chen", "Lei Yang")
@@ -19,31 +19,33 @@ DATASET, N_TRAIN, N_TEST = "mnist", 60_000, 10_000
 _K1, _K2, _K3 = "K1", "K2", "K3"
 _ALL, _ORDERS = (_K1, _K2, _K3), (1, 2, 4)
 
-JOINED = Model(_ALL, _ORDERS)
+JOINED = ModelKey(_ALL, _ORDERS)
 """Feature-level fusion of the three reservoirs, HMR-FL in the paper."""
 
-TABLE_I: Mapping[Model, int] = MappingProxyType(
+TABLE_I: Mapping[ModelKey, int] = MappingProxyType(
     {
-        Model((_K1,), _ORDERS): 9651,
-        Model((_K2,), _ORDERS): 9682,
-        Model((_K3,), _ORDERS): 9603,
-        Model((_K1, _K2), _ORDERS): 9658,
-        Model((_K1, _K3), _ORDERS): 9683,
-        Model((_K2, _K3), _ORDERS): 9680,
+        ModelKey((_K1,), _ORDERS): 9651,
+        ModelKey((_K2,), _ORDERS): 9682,
+        ModelKey((_K3,), _ORDERS): 9603,
+        ModelKey((_K1, _K2), _ORDERS): 9658,
+        ModelKey((_K1, _K3), _ORDERS): 9683,
+        ModelKey((_K2, _K3), _ORDERS): 9680,
         JOINED: 9695,
     }
 )
 """Ablation of the reservoirs: correct of 10000."""
 
-TABLE_II: Mapping[Model, int] = MappingProxyType(
-    {Model((_K2,), _ORDERS): 9682, Model(_ALL, _ORDERS, "logit"): 9684, JOINED: 9695}
+TABLE_II: Mapping[ModelKey, int] = MappingProxyType(
+    {ModelKey((_K2,), _ORDERS): 9682, ModelKey(_ALL, _ORDERS, "logit"): 9684, JOINED: 9695}
 )
 """The best single reservoir, averaged logits, joined features: correct of 10000."""
 
-TABLE_IV: Mapping[Model, int] = MappingProxyType({Model(_ALL, (1,)): 9377, Model(_ALL, (1, 2)): 9682, JOINED: 9695})
+TABLE_IV: Mapping[ModelKey, int] = MappingProxyType(
+    {ModelKey(_ALL, (1,)): 9377, ModelKey(_ALL, (1, 2)): 9682, JOINED: 9695}
+)
 """Ablation of the moment orders: correct of 10000."""
 
-CORRECT: Mapping[Model, int] = MappingProxyType({**TABLE_I, **TABLE_II, **TABLE_IV})
+CORRECT: Mapping[ModelKey, int] = MappingProxyType({**TABLE_I, **TABLE_II, **TABLE_IV})
 """Every published accuracy once."""
 
 
@@ -87,6 +89,6 @@ def applies_to(dataset: Mapping[str, Any]) -> bool:
     return (dataset["name"], dataset["n_train"], dataset["n_test"]) == (DATASET, N_TRAIN, N_TEST)
 
 
-def correct(model: Model) -> int | None:
+def correct(model: ModelKey) -> int | None:
     """How many of 10000 the paper's model with these reservoirs and orders got right, for any readout of ours."""
     return CORRECT.get(replace(model, readout="sgd"))

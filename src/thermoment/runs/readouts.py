@@ -22,14 +22,14 @@ from thermoment.learning.fit import fit_converged, fit_sgd
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Readout, average_logits, classes
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import Fit, Model, paper_models, readout_file
+from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
 from thermoment.runs.context import Context
 from thermoment.runs.features import FeatureStore
 from thermoment.runs.reservoirs import Made
 
 Stores = Mapping[str, FeatureStore]
 """The features of every reservoir, by its name."""
-Predictions = dict[Model, NDArray[np.int64]]
+Predictions = dict[ModelKey, NDArray[np.int64]]
 PREDICTIONS = "predictions.npz"
 
 
@@ -40,7 +40,7 @@ def fit(
     *,
     converged: bool,
     listener: Listener,
-) -> dict[Model, Readout]:
+) -> dict[ModelKey, Readout]:
     """A readout for every model that joins features, by SGD and, if asked, to convergence."""
     features = joined(stores, slice(0, dataset.n_train))
     models = [model for model in paper_models(list(stores), _orders(stores)) if model.fusion == "feature"]
@@ -60,7 +60,7 @@ def fit(
     return fitted
 
 
-def predict(fitted: Mapping[Model, Readout], stores: Stores, dataset: Dataset) -> Predictions:
+def predict(fitted: Mapping[ModelKey, Readout], stores: Stores, dataset: Dataset) -> Predictions:
     """Classes of the test images by all models, those that average logits among them."""
     orders = _orders(stores)
     features = joined(stores, slice(dataset.n_train, None))
@@ -70,18 +70,18 @@ def predict(fitted: Mapping[Model, Readout], stores: Stores, dataset: Dataset) -
             if model.fusion == "feature":
                 predictions[model] = fitted[model].predict(features[:, columns(model, stores)])
             else:
-                singles = [Model((name,), orders, "feature", readout) for name in model.reservoirs]
+                singles = [ModelKey((name,), orders, "feature", readout) for name in model.reservoirs]
                 blocks = [features[:, columns(single, stores)] for single in singles]
                 predictions[model] = classes(average_logits([fitted[single] for single in singles], blocks))
     return predictions
 
 
-def heads(trained: Mapping[tuple[str, ...], Readout], orders: tuple[int, ...]) -> dict[Model, Readout]:
+def heads(trained: Mapping[tuple[str, ...], Readout], orders: tuple[int, ...]) -> dict[ModelKey, Readout]:
     """The heads that reservoirs were trained with, by their models."""
-    return {Model(names, orders, "feature", "trained"): head for names, head in trained.items()}
+    return {ModelKey(names, orders, "feature", "trained"): head for names, head in trained.items()}
 
 
-def predict_trained(heads: Mapping[Model, Readout], blocks: Mapping[str, NDArray[Any]], readout: Fit) -> Predictions:
+def predict_trained(heads: Mapping[ModelKey, Readout], blocks: Mapping[str, NDArray[Any]], readout: Fit) -> Predictions:
     """Classes by heads as trained on each reservoir's features, and by the averaged logits of heads of one each."""
     logits = {
         model: head.logits(np.concatenate([blocks[name] for name in model.reservoirs], axis=1))
@@ -89,7 +89,7 @@ def predict_trained(heads: Mapping[Model, Readout], blocks: Mapping[str, NDArray
     }
     found = {replace(model, readout=readout): classes(z) for model, z in logits.items()}
     if len(heads) > 1:
-        together = Model(tuple(blocks), next(iter(heads)).orders, "logit", readout)
+        together = ModelKey(tuple(blocks), next(iter(heads)).orders, "logit", readout)
         found[together] = classes(np.mean(list(logits.values()), axis=0))
     return found
 
@@ -104,7 +104,7 @@ def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
     return np.concatenate([store.features(rows) for store in stores.values()], axis=1)
 
 
-def columns(model: Model, stores: Stores) -> NDArray[np.intp]:
+def columns(model: ModelKey, stores: Stores) -> NDArray[np.intp]:
     """The columns of the joined features that a model sees."""
     found, start, orders = [], 0, _orders(stores)
     for name, store in stores.items():
@@ -126,7 +126,7 @@ def load_predictions(folder: Path) -> tuple[NDArray[np.int64], Predictions]:
     """Labels, and every model's classes, from predictions.npz."""
     with np.load(folder / PREDICTIONS, allow_pickle=False) as arrays:
         found = {name: arrays[name] for name in arrays.files}
-    return found.pop("labels"), {Model.parse(key): array for key, array in found.items()}
+    return found.pop("labels"), {ModelKey.parse(key): array for key, array in found.items()}
 
 
 def _orders(stores: Stores) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from thermoment._support.files import write_whole
 from thermoment.data.dataset import Dataset
-from thermoment.experiments.experiment import Experiment, ReservoirPlan
+from thermoment.experiments.experiment import Experiment, ReservoirSettings
 from thermoment.experiments.toml import as_table
 from thermoment.learning.finite_time.train import Epoch, Trained, train
 from thermoment.learning.options import FiniteTime
@@ -144,7 +144,9 @@ def _static(repeats: list[Experiment], dataset: Dataset, context: Context) -> li
     return found
 
 
-def _train(plans: list[ReservoirPlan], experiments: list[Experiment], dataset: Dataset, context: Context) -> list[Path]:
+def _train(
+    plans: list[ReservoirSettings], experiments: list[Experiment], dataset: Dataset, context: Context
+) -> list[Path]:
     """The same reservoir of some repeats, drawn and trained side by side."""
     draws = [_draw(plan, experiment) for plan, experiment in zip(plans, experiments, strict=True)]
     name, stages = plans[0].name, plans[0].stages
@@ -176,7 +178,7 @@ def _train(plans: list[ReservoirPlan], experiments: list[Experiment], dataset: D
     return folders
 
 
-def _draw(plan: ReservoirPlan, experiment: Experiment) -> dict[str, Any]:
+def _draw(plan: ReservoirSettings, experiment: Experiment) -> dict[str, Any]:
     """The arguments of `Reservoir.draw`: a reservoir's own, or those of the one it starts from."""
     source = next(other for other in experiment.reservoirs if other.name == (plan.start or plan.name))
     return {name: getattr(source, name) for name in ("n_nodes", "s_W", "s_K", "s_b", "seed")}

@@ -26,7 +26,7 @@ from thermoment.report.figures.style import (
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
 from thermoment.results.analysis import model_of
-from thermoment.results.naming import FITS, Model, all_orders
+from thermoment.results.naming import FITS, ModelKey, all_orders
 
 Row = Mapping[str, Any]
 
@@ -206,7 +206,7 @@ def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool
     axes.figure.legend(loc="outside lower right", ncols=3, columnspacing=1.2, handlelength=1.6)
 
 
-def short_name(model: Model, models: Iterable[Model], full: tuple[int, ...]) -> str:
+def short_name(model: ModelKey, models: Iterable[ModelKey], full: tuple[int, ...]) -> str:
     """What a model is, as short as can be: its reservoirs, or "all" with what is special about it."""
     every = max((other.reservoirs for other in models), key=len)
     name = "all" if model.reservoirs == every and len(every) > 1 else math_name(model.name)
@@ -225,9 +225,9 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if len(model_of(row).reservoirs) in (1, most)]
 
 
-def _by_model(rows: Sequence[Row]) -> dict[Model, list[Row]]:
+def _by_model(rows: Sequence[Row]) -> dict[ModelKey, list[Row]]:
     """The rows of each model, one for every readout, in the order of `FITS`."""
-    found: dict[Model, list[Row]] = {}
+    found: dict[ModelKey, list[Row]] = {}
     for row in sorted(rows, key=lambda row: FITS.index(row["readout"])):
         found.setdefault(replace(model_of(row), readout="sgd"), []).append(row)
     return found
