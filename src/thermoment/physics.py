@@ -61,9 +61,12 @@ def coupling_norm(W: Array, iterations: int = 30) -> float:
         length = float(np.linalg.norm(vector))
         if length == 0.0:
             return 0.0
-        image = W @ (vector / length)
-        norm = float(np.linalg.norm(image))
-        vector = W.T @ image
+        with np.errstate(over="ignore", invalid="ignore"):
+            image = W @ (vector / length)
+            norm = float(np.linalg.norm(image))
+            vector = W.T @ image
+        if not math.isfinite(norm):
+            return math.inf
     return norm
 
 

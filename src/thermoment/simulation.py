@@ -1,5 +1,6 @@
 """From inputs to moments: checks everything, picks the engine, runs it."""
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -35,7 +36,7 @@ def simulate(
     input and id has the same bits in any batch, and two samples with the same id have the same noise.
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
-    task = _prepare(reservoir, inputs, protocol, sample_ids)
+    task = prepare(reservoir, inputs, protocol, sample_ids)
     found, choice = choose(engine, task)
     found.check(task)
     report = reporter(progress, task.n_samples)
@@ -55,7 +56,7 @@ def final_states(
     sample_ids: ArrayLike | None = None,
 ) -> Array:
     """x(t_final) of every replica: (S, M, N). The states whose moments `simulate` gives; all are held in memory."""
-    task = _prepare(reservoir, inputs, protocol, sample_ids)
+    task = prepare(reservoir, inputs, protocol, sample_ids)
     return _tracing(engine, task).final_states(task)
 
 
@@ -73,7 +74,7 @@ def sample_paths(
 
     `every` thins the record to each `every`-th step; it must divide the number of steps. All nodes are simulated.
     """
-    task = _prepare(reservoir, inputs, protocol, sample_ids)
+    task = prepare(reservoir, inputs, protocol, sample_ids)
     last = task.n_nodes - 1
     chosen = np.array([check_integer("nodes", node, 0, last) for node in nodes], np.intp)
     every = check_integer("every", every, 1, task.protocol.n_steps)
@@ -92,7 +93,7 @@ def _tracing(engine: str | Engine, task: Task) -> TracingEngine:
     return found
 
 
-def _prepare(
+def prepare(
     reservoir: Reservoir,
     inputs: ArrayLike,
     protocol: Protocol | None = None,
@@ -106,7 +107,10 @@ def _prepare(
         raise invalid("protocol", "be a thermoment.Protocol", repr(protocol))
     drive, strongest = reservoir.driven(inputs)
     ids = _sample_ids(sample_ids, len(drive))
-    stable = reservoir.dynamics.largest_stable_step(strongest, coupling_norm(reservoir.W))
+    norm = coupling_norm(reservoir.W)
+    if not math.isfinite(norm):
+        raise invalid("W", "have a finite norm", f"up to {np.abs(reservoir.W).max():.3g}")
+    stable = reservoir.dynamics.largest_stable_step(strongest, norm)
     if protocol.dt > stable:
         raise invalid(
             "dt",

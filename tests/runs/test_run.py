@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,21 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from support.runs import TINY, contents, experiment, killed
+from support.runs import TINY, contents, copied, experiment, killed
 from thermoment._engines.reference import Reference
 from thermoment._engines.task import Outcome, Report, Task
 from thermoment._support import files
 from thermoment.experiments.experiment import Experiment, read
+from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey, readout_file
 from thermoment.runs import run as runner
-from thermoment.runs.features import FeatureStore
+from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.folder import rewrite_report, verify
-from thermoment.runs.readouts import columns, load_predictions
+from thermoment.runs.predictions import load_predictions
+from thermoment.runs.readouts import columns
 
+SIZES = {"K1": 6, "K2": 4}
 FILES = {"experiment.toml", "results.json", "predictions.npz", "environment.json", "report.html", "SHA256SUMS"}
 
 
@@ -64,7 +68,8 @@ def test_a_run_has_all_its_files_and_they_verify(finished: Path) -> None:
     assert any(name.startswith("figures/") and name.endswith(".svg") for name in found)
     assert any(name.startswith("figures/") and name.endswith(".png") for name in found)
     subprocess.run(["sha256sum", "-c", "--strict", "SHA256SUMS"], cwd=finished, check=True, capture_output=True)
-    assert set((finished / "SHA256SUMS").read_text().split()[1::2]) == found - {"SHA256SUMS"}
+    listed = [line.partition("  ")[2] for line in (finished / "SHA256SUMS").read_text().splitlines()[1:]]
+    assert set(listed) == found - {"SHA256SUMS"}
     assert verify(finished) == []
     assert read(finished / "experiment.toml").reservoirs[1].s_W == 0.2
 
@@ -75,7 +80,8 @@ def test_features_are_those_of_simulate_with_ids_from_training_to_test(tiny: Exp
     digits = load("digits").first(120, 60)
     inputs = np.concatenate([digits.x_train, digits.x_test])
     for stream, (name, n_nodes) in enumerate({"K1": 6, "K2": 4}.items()):
-        reservoir = replace(tm.Reservoir.load(finished / f"reservoirs/{name}.safetensors"), stream=stream)
+        reservoir = tm.Reservoir.load(finished / f"reservoirs/{name}.safetensors")
+        assert reservoir.stream == stream
         moments = tm.simulate(reservoir, inputs, tiny.protocol, engine="reference", sample_ids=np.arange(180))
         np.testing.assert_array_equal(
             features(finished, name, n_nodes).features(), moments.features().astype(np.float32)
@@ -90,7 +96,7 @@ def test_predictions_follow_from_features_and_readouts(finished: Path) -> None:
     assert len(joined) == 2 * 5
     for model in joined:
         readout = Readout.load(finished / "readouts" / readout_file(model))
-        np.testing.assert_array_equal(predictions[model], readout.predict(test[:, columns(model, stores)]))
+        np.testing.assert_array_equal(predictions[model], readout.predict(test[:, columns(model, SIZES, (1, 2, 4))]))
     logit = ModelKey(("K1", "K2"), (1, 2, 4), "logit", "sgd")
     halves = [
         Readout.load(finished / "readouts" / readout_file(ModelKey((name,), (1, 2, 4)))).logits(
@@ -101,11 +107,10 @@ def test_predictions_follow_from_features_and_readouts(finished: Path) -> None:
     np.testing.assert_array_equal(predictions[logit], np.mean(halves, axis=0).argmax(1))
 
 
-def test_columns_are_the_orders_of_the_chosen_reservoirs(finished: Path) -> None:
-    stores = {"K1": features(finished, "K1", 6), "K2": features(finished, "K2", 4)}
-    assert columns(ModelKey(("K2",), (1, 2, 4)), stores).tolist() == list(range(18, 30))
-    assert columns(ModelKey(("K1", "K2"), (1,)), stores).tolist() == [*range(6), *range(18, 22)]
-    assert columns(ModelKey(("K1", "K2"), (2, 4)), stores).tolist() == [*range(6, 18), *range(22, 30)]
+def test_columns_are_the_orders_of_the_chosen_reservoirs() -> None:
+    assert columns(ModelKey(("K2",), (1, 2, 4)), SIZES, (1, 2, 4)).tolist() == list(range(18, 30))
+    assert columns(ModelKey(("K1", "K2"), (1,)), SIZES, (1, 2, 4)).tolist() == [*range(6), *range(18, 22)]
+    assert columns(ModelKey(("K1", "K2"), (2, 4)), SIZES, (1, 2, 4)).tolist() == [*range(6, 18), *range(22, 30)]
 
 
 def test_the_same_experiment_twice_has_the_same_bytes(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
@@ -148,8 +153,8 @@ def test_chunks_under_way_at_the_same_time_are_kept_in_their_places(
     assert heard.done["reference K1, images"] == 180
 
 
-def test_only_what_changed_is_computed(tiny: Experiment, tmp_path: Path) -> None:
-    runner.run(tiny, tmp_path / "a")
+def test_only_what_changed_is_computed(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
+    copied(finished, tmp_path / "a")
     heard = Heard()
     runner.run(replace(tiny, name="b", readout=replace(tiny.readout, epochs=4)), tmp_path / "b", listener=heard)
     assert {what.split()[0] for what in heard.done} == {"5", "readouts", "figures"}
@@ -166,7 +171,7 @@ def test_only_what_changed_is_computed(tiny: Experiment, tmp_path: Path) -> None
 def test_a_flipped_byte_is_found_and_only_its_chunk_recomputed(
     tiny: Experiment, finished: Path, tmp_path: Path
 ) -> None:
-    runner.run(tiny, tmp_path / "run")
+    copied(finished, tmp_path / "run")
     whole = contents(tmp_path / "run")
     assert whole == contents(finished)
     for name in [n for n in whole if "/moments/c/" in n]:
@@ -187,7 +192,7 @@ def test_a_flipped_byte_is_found_and_only_its_chunk_recomputed(
     "name", ["predictions.npz", "readouts/K1.m1-m2-m4.sgd.safetensors", "reservoirs/K1.safetensors"]
 )
 def test_damage_elsewhere_is_found_and_mended(tiny: Experiment, finished: Path, tmp_path: Path, name: str) -> None:
-    runner.run(tiny, tmp_path / "run")
+    copied(finished, tmp_path / "run")
     with open(tmp_path / "run" / name, "r+b") as file:
         file.seek(-3, os.SEEK_END)
         file.write(b"\x55\xaa\x33")
@@ -196,8 +201,8 @@ def test_damage_elsewhere_is_found_and_mended(tiny: Experiment, finished: Path, 
     assert contents(tmp_path / "run") == contents(finished)
 
 
-def test_verify_derives_every_number_again(tiny: Experiment, tmp_path: Path) -> None:
-    runner.run(tiny, tmp_path / "run")
+def test_verify_derives_every_number_again(finished: Path, tmp_path: Path) -> None:
+    copied(finished, tmp_path / "run")
     results = json.loads((tmp_path / "run/results.json").read_text())
 
     def numbers(value: Any, where: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -244,9 +249,10 @@ def test_a_full_disk_loses_nothing(
     assert contents(tmp_path / "run") == contents(finished)
 
 
-def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path) -> None:
-    said = killed(TINY, tmp_path, kills=20)
-    assert said["kills"] >= 20
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path, kills: int) -> None:
+    said = killed(TINY, tmp_path, kills)
+    assert said["kills"] >= kills
     whole = contents(tmp_path / "whole/run")
     assert verify(tmp_path / "whole/run") == []
     for number in range(said["finished"]):
@@ -282,8 +288,8 @@ def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
     assert heard.done == {}
 
 
-def test_files_of_an_earlier_run_go_and_a_persons_own_stay(tiny: Experiment, tmp_path: Path) -> None:
-    runner.run(tiny, tmp_path / "run")
+def test_files_of_an_earlier_run_go_and_a_persons_own_stay(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
+    copied(finished, tmp_path / "run")
     (tmp_path / "run/notes.txt").write_text("mine")
     runner.run(
         replace(tiny, reservoirs=tiny.reservoirs[:1], readout=replace(tiny.readout, converged=False)), tmp_path / "run"
@@ -302,11 +308,63 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tiny: Experiment, tmp_path: Pa
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.tex"]
 
 
-def test_the_report_is_made_again_from_the_results(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
-    runner.run(tiny, tmp_path / "run")
+def test_the_report_is_made_again_from_the_results(finished: Path, tmp_path: Path) -> None:
+    copied(finished, tmp_path / "run")
     (tmp_path / "run/report.html").unlink()
     rewrite_report(tmp_path / "run")
     assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_a_kill_at_the_first_file_or_its_loss_does_not_block_the_run(tiny: Experiment, tmp_path: Path) -> None:
+    few = replace(tiny, reservoirs=tiny.reservoirs[1:], repeats=2, readout=replace(tiny.readout, converged=False))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".experiment.toml.1234abcd.partial").write_text("half")
+    runner.run(few, folder)
+    whole = contents(folder)
+    assert not any(name.endswith(".partial") for name in whole)
+    (folder / "experiment.toml").unlink()
+    runner.run(few, folder)
+    assert contents(folder) == whole
+
+
+def test_a_killed_run_with_repeats_has_its_first_file_before_any_repeat(tiny: Experiment, tmp_path: Path) -> None:
+    few = replace(tiny, reservoirs=tiny.reservoirs[1:], repeats=2, readout=replace(tiny.readout, converged=False))
+
+    def stop(what: str, done: int, total: int, detail: str = "", /) -> None:  # noqa: ARG001
+        if (tmp_path / "run/repeat-1").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(few, tmp_path / "run", listener=stop)
+    assert (tmp_path / "run/experiment.toml").exists()
+    runner.run(few, tmp_path / "run")
+    assert verify(tmp_path / "run") == []
+
+
+def test_no_clip_at_all_is_written_as_null_and_comes_back(tiny: Experiment, tmp_path: Path) -> None:
+    few = replace(
+        tiny,
+        protocol=replace(tiny.protocol, clip=float("inf")),
+        reservoirs=tiny.reservoirs[1:],
+        readout=replace(tiny.readout, converged=False),
+    )
+    runner.run(few, tmp_path / "run")
+    results = json.loads((tmp_path / "run/results.json").read_text())
+    assert results["settings"]["protocol"]["clip"] is None
+    assert read(tmp_path / "run/experiment.toml").protocol == few.protocol
+    assert verify(tmp_path / "run") == []
+
+
+def test_two_runs_side_by_side_share_a_store(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
+    other = replace(tiny, name="other", reservoirs=tiny.reservoirs[:1], readout=replace(tiny.readout, converged=False))
+    jobs = [(tiny, "tiny"), (other, "other")]
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(runner.run, one, tmp_path / name) for one, name in jobs]:
+            job.result()
+    assert contents(tmp_path / "tiny") == contents(finished)
+    assert verify(tmp_path / "other") == []
+    assert len(list(tmp_path.glob(".stages/features-*"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -319,12 +377,24 @@ def test_the_report_is_made_again_from_the_results(tiny: Experiment, finished: P
         ),
         (lambda e: replace(e, data=replace(e.data, n_train=10**6)), "n_train"),
         (lambda e: replace(e, data=replace(e.data, name="nowhere.npz")), "nowhere.npz"),
+        (lambda e: replace(e, protocol=replace(e.protocol, dt=1.0, t_final=1.0)), "`dt` must be at most"),
+        (lambda e: replace(e, variants={"a": {}, "b": {"engine": "nope"}}), "`engine` must be one of"),
+        (lambda e: _second(e, s_K=1000.0), "`dt` must be at most"),
+        (lambda e: _second(e, s_W=1e308), "`W` must have a finite norm"),
+        (lambda e: replace(e, finite_time=FiniteTime(validation=120)), "leave some of the 120 images"),
     ],
 )
-def test_bad_experiments_stop_before_features(
+def test_bad_experiments_stop_before_any_work(
     tiny: Experiment, tmp_path: Path, change: Callable[[Experiment], Experiment], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        runner.run(change(tiny), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    assert not list(tmp_path.rglob("features-*"))
+    heard = Heard()
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        runner.run(change(tiny), tmp_path / "run", listener=heard)
+    assert heard.done == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def _second(experiment: Experiment, **changes: Any) -> Experiment:
+    """With another second reservoir, which is not trained: what is wrong with it can be known at the start."""
+    first, second = experiment.reservoirs
+    return replace(experiment, reservoirs=(first, replace(second, **changes)))

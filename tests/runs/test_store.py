@@ -1,6 +1,11 @@
 """The store: identities, folders that are whole or absent, features whose chunks are checked one by one."""
 
+import json
+import math
+import os
+import platform
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +16,8 @@ import zarr
 import thermoment as tm
 from thermoment._support.identity import identity
 from thermoment.runs import store
-from thermoment.runs.features import FeatureStore
-from thermoment.runs.store import damaged, exclusive, keep, place, write_sums
+from thermoment.runs.feature_store import FeatureStore
+from thermoment.runs.store import FACTS, Stage, clean, damaged, keep, locked, place, write_sums
 
 RAW = np.random.default_rng(1).random((25, 3, 8))
 
@@ -92,14 +97,16 @@ def test_moments_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     assert features.missing() == [0]
 
 
-def test_a_kept_folder_is_whole_or_absent(tmp_path: Path) -> None:
+def test_a_kept_stage_is_whole_or_absent(tmp_path: Path) -> None:
+    stage = Stage.of(tmp_path, "thing", 1, {"a": 1})
+
     def fail(partial: Path) -> None:
         (partial / "a").write_text("half")
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        keep(tmp_path / "x", fail)
-    assert list(tmp_path.iterdir()) == []
+        keep(stage, fail)
+    assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
     built = []
 
@@ -107,13 +114,30 @@ def test_a_kept_folder_is_whole_or_absent(tmp_path: Path) -> None:
         built.append(partial)
         (partial / "a").write_text("all")
 
-    assert not keep(tmp_path / "x", build)
-    assert keep(tmp_path / "x", build)
+    assert not keep(stage, build)
+    assert keep(stage, build)
     assert len(built) == 1
-    (tmp_path / "x/a").write_text("alL")
-    assert damaged(tmp_path / "x") == ["a"]
-    assert not keep(tmp_path / "x", build)
-    assert (tmp_path / "x/a").read_text() == "all"
+    (stage.folder / "a").write_text("alL")
+    assert damaged(stage.folder) == ["a"]
+    assert not keep(stage, build)
+    assert (stage.folder / "a").read_text() == "all"
+
+
+def test_a_stage_is_named_by_its_facts_and_they_lie_beside_it(tmp_path: Path) -> None:
+    facts = {"protocol": tm.Protocol(clip=math.inf), "W": np.zeros(3), "orders": (1, 2)}
+    stage = Stage.of(tmp_path, "thing", 1, facts)
+    others = [
+        Stage.of(tmp_path, "other", 1, facts),
+        Stage.of(tmp_path, "thing", 2, facts),
+        Stage.of(tmp_path, "thing", 1, facts | {"W": np.zeros(3, np.float32)}),
+        Stage.of(tmp_path, "thing", 1, facts | {"protocol": tm.Protocol()}),
+    ]
+    assert len({one.name for one in (stage, *others)}) == 5
+    keep(stage, lambda _: None)
+    written = json.loads((stage.folder / FACTS).read_text())
+    assert written["protocol"]["Protocol"]["clip"] == "inf"
+    assert stage.name == f"thing-{identity(written)[:32]}"
+    assert Stage.of(tmp_path, "thing", 1, facts) == stage
 
 
 def test_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
@@ -128,17 +152,57 @@ def test_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
     assert store.read_sums(tmp_path) == {}
 
 
-def test_one_run_at_a_time_and_what_a_killed_one_left_is_gone(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/.a.1234.partial").write_text("half")
-    (tmp_path / ".stage.partial").mkdir()
-    (tmp_path / ".stage.partial/a").write_text("half")
-    with exclusive(tmp_path):
-        assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".lock"]
-        with pytest.raises(RuntimeError, match="in use by another run"), exclusive(tmp_path):
-            pass
-    with exclusive(tmp_path):
-        pass
+def test_a_list_of_sums_that_was_cut_short_is_not_taken_for_whole(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    write_sums(tmp_path, "abc")
+    assert damaged(tmp_path) == []
+    whole = (tmp_path / "SHA256SUMS").read_text()
+    for end in range(len(whole)):
+        (tmp_path / "SHA256SUMS").write_text(whole[:end])
+        assert damaged(tmp_path) != [] or whole[end:] == "\n", end
+
+
+def test_who_holds_a_stage_makes_it_and_the_others_wait_and_take_it(tmp_path: Path) -> None:
+    stage, built, notes = Stage.of(tmp_path, "thing", 1, {}), [], []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        (folder / "a").write_text("all")
+        built.append("first")
+
+    def note(sentence: str) -> None:
+        notes.append(sentence)
+        go_on.set()
+
+    first = threading.Thread(target=keep, args=(stage, slow))
+    first.start()
+    assert begun.wait(60)
+    assert keep(stage, lambda _: built.append("second"), note)
+    first.join()
+    assert built == ["first"]
+    assert notes == [f"Waiting for process {os.getpid()} on {platform.node()}, which is at work on {stage.name}."]
+
+
+def test_what_a_killed_process_left_is_gone_but_not_what_is_under_way(tmp_path: Path) -> None:
+    stage, busy = Stage.of(tmp_path, "thing", 1, {}), Stage.of(tmp_path, "busy", 1, {})
+    for one in (stage, busy):
+        partial = tmp_path / f".{one.name}.partial"
+        partial.mkdir()
+        (partial / "a").write_text("half")
+    stage.folder.mkdir()
+    (stage.folder / ".a.1234.partial").write_text("half")
+    with locked(stage.folder):
+        assert not (tmp_path / f".{stage.name}.partial").exists()
+        assert list(stage.folder.iterdir()) == []
+    (tmp_path / f".{stage.name}.partial").mkdir()
+    with locked(busy.folder):
+        (tmp_path / f".{busy.name}.partial").mkdir()
+        clean(tmp_path)
+        assert (tmp_path / f".{busy.name}.partial").exists()
+        assert not (tmp_path / f".{stage.name}.partial").exists()
 
 
 def test_a_placed_file_is_the_same_file_or_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from thermoment.results.naming import ModelKey
 from thermoment.runs import run as runner
 from thermoment.runs.folder import verify
 from thermoment.runs.plan import plan
-from thermoment.runs.readouts import load_predictions
+from thermoment.runs.predictions import load_predictions
 
 TINY = """
 engine = "reference"
@@ -150,8 +150,9 @@ def test_interrupted_in_the_middle_of_training_it_goes_on_from_its_checkpoint(
     assert not list((tmp_path / ".stages").glob("checkpoint-*"))
 
 
-def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path) -> None:
-    said = killed(TINY, tmp_path, kills=6)
+@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path, kills: int) -> None:
+    said = killed(TINY, tmp_path, kills)
     whole = contents(tmp_path / "whole/run")
     for number in range(said["finished"]):
         assert contents(tmp_path / f"killed-{number}/run") == whole

@@ -1,10 +1,11 @@
-"""Runs a small experiment in processes that kill themselves after a number of calls. A program, used by test_runner.
+"""Runs a small experiment in processes that kill themselves at a file-system event. A program, used by tests of runs.
 
     killed.py FOLDER EXPERIMENT SEED KILLS
 
-First a run that nothing stops, in FOLDER/whole. Then, until KILLS have happened: a run in a new folder, killed by
-SIGKILL at a random call into the package or the operating system, started again, killed again, and in the end left
-alone. Prints the folders of the finished runs and the number of kills, as JSON.
+First a run that nothing stops, in FOLDER/whole, which counts its events: files opened, renamed, linked, removed, and
+folders made. Only there can a kill change what is left on disk. Then, until KILLS have happened: a run in a new folder,
+killed by SIGKILL at a random event, started again, killed again, and in the end left alone. Prints the number of
+events, kills and finished runs, as JSON.
 """
 
 import json
@@ -13,34 +14,36 @@ import random
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+# Everything is imported once, before any child.
 from thermoment.experiments.experiment import read
-from thermoment.runs import run as runner
+from thermoment.report import page  # noqa: F401
+from thermoment.report.figures import draw  # noqa: F401
+from thermoment.runs.run import run
 
 KILLS_IN_A_ROW = 7
+EVENTS = {"open", "os.rename", "os.mkdir", "os.link", "os.remove", "os.rmdir", "shutil.rmtree"}
 
 
 def attempt(experiment: str, folder: Path, limit: float) -> int | None:
-    """Runs in a child that dies after `limit` calls: how many it made if it finished, None if it was killed."""
+    """Runs in a child that dies at event `limit`: how many it had if it finished, None if it was killed."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        calls = 0
+        seen = 0
 
-        def count(frame: FrameType, event: str, _: Any) -> None:
-            nonlocal calls
-            if event in ("call", "c_call", "c_return") and "thermoment" in frame.f_code.co_filename:
-                calls += 1
-                if calls >= limit:
+        def count(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal seen
+            if event in EVENTS and str(folder) in str(arguments[0]):
+                seen += 1
+                if seen >= limit:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         try:
-            sys.setprofile(count)
-            runner.run(read(experiment), folder / "run", store=folder / "store")
-            sys.setprofile(None)
-            os.write(writing, str(calls).encode())
+            sys.addaudithook(count)
+            run(read(experiment), folder / "run", store=folder / "store")
+            os.write(writing, str(seen).encode())
             os._exit(0)
         except BaseException as error:
             print(repr(error), file=sys.stderr, flush=True)
@@ -68,7 +71,7 @@ def main(folder: Path, experiment: str, seed: int, wanted: int) -> None:
             done = attempt(experiment, place, float("inf") if left_alone else rng.randint(1, total // 2)) is not None
             in_a_row += not done
         kills, finished = kills + in_a_row, finished + 1
-    print(json.dumps({"calls": total, "kills": kills, "finished": finished}))
+    print(json.dumps({"events": total, "kills": kills, "finished": finished}))
 
 
 if __name__ == "__main__":

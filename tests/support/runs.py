@@ -49,6 +49,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return found
 
 
+def copied(run: Path, target: Path) -> None:
+    """A finished run and its store, as `target` and beside it; files that were one file on disk still are."""
+    subprocess.run(["cp", "-a", str(run.parent), str(target.parent / "copied")], check=True)
+    (target.parent / "copied" / run.name).rename(target)
+    (target.parent / "copied/.stages").rename(target.parent / ".stages")
+    (target.parent / "copied").rmdir()
+
+
 def killed(text: str, folder: Path, kills: int) -> Any:
     """What killed.py says after it has run the experiment in `folder` and killed it so often."""
     experiment(text, folder)

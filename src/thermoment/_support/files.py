@@ -57,8 +57,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
 
 
-def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], str]:
-    """The tensors called `names` and the facts of a file that `write_tensors` wrote with this `kind`."""
+def read_tensors(
+    path: str | PathLike[str], kind: str, names: Sequence[str] | None
+) -> tuple[dict[str, NDArray[Any]], str]:
+    """The tensors called `names`, or all, and the facts of a file that `write_tensors` wrote with this `kind`."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -68,9 +70,10 @@ def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> 
     except SafetensorError as error:
         raise ValueError(f"{os.fspath(path)} is not a whole safetensors file: {error}.") from None
     found = metadata.get("format"), metadata.get("version")
-    if found != (f"thermoment.{kind}", _VERSION) or set(tensors) != set(names):
+    if found != (f"thermoment.{kind}", _VERSION) or (names is not None and set(tensors) != set(names)):
+        wanted = f" with {', '.join(names)}" if names else ""
         raise ValueError(
-            f"{os.fspath(path)} must hold a thermoment.{kind} of version {_VERSION} with {', '.join(names)}, "
+            f"{os.fspath(path)} must hold a thermoment.{kind} of version {_VERSION}{wanted}, "
             f"but holds {found[0] or 'an unnamed format'} of version {found[1]} with {', '.join(sorted(tensors))}."
         )
     return tensors, metadata["facts"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from thermoment.results.statistics import Pair
 from thermoment.runs.folder import read_results
-from thermoment.runs.readouts import load_predictions
+from thermoment.runs.predictions import load_predictions
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from typing import Any
 from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
 from thermoment.data.dataset import Dataset
+from thermoment.runs.store import Stage
 
 Files = dict[str, Path]
 """Names in the run's folder, and where the store has them."""
 
-# Raised when a stage computes something else from the same settings.
-_VERSIONS = {"projection": 1, "finite-time": 1, "features": 1, "readouts": 2, "report": 2}
+# Raised when a stage computes something else from the same facts.
+_VERSIONS = {"static": 1, "finite-time": 2, "features": 2, "readouts": 3, "report": 3}
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,20 @@ class Context:
     """Where a run keeps its stages and whom it tells."""
 
     store: Path
-    listener: Listener
-    note: Note
+    listener: Listener = lambda *_: None
+    note: Note = lambda _: None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Adds the time inside to that of `stage`."""
+    def timed(self, what: str) -> Iterator[None]:
+        """Adds the time inside to that of `what`."""
         start = time.perf_counter()
         yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
 
-    def folder(self, stage: str, *facts: Any) -> Path:
-        """Where the store has what `stage` makes of `facts`."""
-        return self.store / f"{stage}-{identity(_VERSIONS[stage], *facts)[:32]}"
+    def stage(self, kind: str, **facts: Any) -> Stage:
+        """Where the store has what a `kind` of stage makes of `facts`."""
+        return Stage.of(self.store, kind, _VERSIONS[kind], facts)
 
 
 @cache

@@ -1,188 +1,108 @@
-"""Features of a run: moments of every sample through every reservoir, simulated chunk by chunk and kept as Zarr."""
+"""The stage that simulates: features of all images through every reservoir, chunk by chunk.
 
-import math
+Sample ids number the training images first, then the test images.
+"""
+
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
-from zarr.codecs import Crc32cCodec
-from zarr.storage import LocalStore, MemoryStore
 
-from thermoment import simulation
 from thermoment._engines.choice import choose
-from thermoment._engines.task import Engine, Task
+from thermoment._engines.task import Engine
 from thermoment._support.files import write_whole
+from thermoment._support.progress import Progress
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.moments import Moments
-from thermoment.protocol import check_orders
+from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
 from thermoment.runs.context import Context, digest
-
-
-class _Folder(LocalStore):
-    """Zarr's folder store, with every write atomic and on disk before it counts."""
-
-    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:  # noqa: ARG002
-        path = self.root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, value.to_bytes())
-
-
-@dataclass(frozen=True)
-class FeatureStore:
-    """Raw moments of one reservoir for all samples of an experiment, as a Zarr group.
-
-    `moments` (sample, order, node) in float32, `clip_count` (chunk,), and `error` (chunk, order): the squared error
-    that an engine which approximates states for the chunk, zero for one that samples.
-    """
-
-    folder: Path
-    n_samples: int
-    orders: tuple[int, ...]
-    n_nodes: int
-    chunk: int
-
-    @classmethod
-    def open(cls, folder: Path) -> "FeatureStore":
-        """What is kept in `folder`, by its own metadata."""
-        try:
-            group = zarr.open_group(LocalStore(folder, read_only=True), mode="r")
-            array, orders = group["moments"], group.attrs["orders"]
-            n_samples, _, n_nodes = array.shape  # type: ignore[union-attr]
-            return cls(folder, n_samples, check_orders("orders", orders), n_nodes, array.chunks[0])  # type: ignore[arg-type, union-attr]
-        except (KeyError, AttributeError, TypeError, ValueError, OSError) as error:
-            raise ValueError(f"{folder} holds no features of a reservoir: {error}.") from None
-
-    @property
-    def n_chunks(self) -> int:
-        return -(-self.n_samples // self.chunk)
-
-    @property
-    def n_bytes(self) -> int:
-        """On disk, about."""
-        return 4 * self.n_samples * len(self.orders) * self.n_nodes
-
-    def rows(self, number: int) -> slice:
-        """The samples of a chunk."""
-        return slice(number * self.chunk, min((number + 1) * self.chunk, self.n_samples))
-
-    def size(self, number: int) -> int:
-        """How many samples a chunk has."""
-        rows = self.rows(number)
-        return int(rows.stop - rows.start)
-
-    def prepare(self) -> None:
-        """Writes the metadata where it is not as it should be; chunks stay."""
-        memory: dict[str, Any] = {}
-        group = zarr.create_group(MemoryStore(memory), attributes={"orders": list(self.orders)})
-        for name, shape, chunks, kind, fill, dimensions in (
-            (
-                "moments",
-                (self.n_samples, len(self.orders), self.n_nodes),
-                self.chunk,
-                "<f4",
-                math.nan,
-                "sample order node",
-            ),
-            ("clip_count", (self.n_chunks,), 1, "<i8", -1, "chunk"),
-            ("error", (self.n_chunks, len(self.orders)), 1, "<f8", math.nan, "chunk order"),
-        ):
-            group.create_array(
-                name,
-                shape=shape,
-                chunks=(chunks, *shape[1:]),
-                dtype=kind,
-                fill_value=fill,
-                compressors=(Crc32cCodec(),),
-                dimension_names=dimensions.split(),
-                config={"write_empty_chunks": True},
-            )
-        for key, value in memory.items():
-            path = self.folder / key
-            if not path.is_file() or path.read_bytes() != value.to_bytes():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, value.to_bytes())
-
-    @cached_property
-    def _arrays(self) -> dict[str, Any]:
-        group = zarr.open_group(_Folder(self.folder), mode="r+")
-        return {name: group[name] for name in ("moments", "clip_count", "error")}
-
-    def missing(self) -> list[int]:
-        """Chunks that are not there, or whose bytes do not have their checksum."""
-        return [number for number in range(self.n_chunks) if not self._is_whole(number)]
-
-    def write(self, number: int, raw: NDArray[Any], clip_count: int, error: dict[int, float] | None) -> None:
-        """Keeps one chunk, its moments last: a chunk whose moments are there is complete."""
-        if not np.isfinite(raw).all():
-            raise FloatingPointError(f"The engine gave moments that are not finite, in samples {self.rows(number)}.")
-        self._arrays["clip_count"][number] = clip_count
-        self._arrays["error"][number] = [(error or {}).get(p, 0.0) ** 2 for p in self.orders]
-        self._arrays["moments"][self.rows(number)] = raw.astype(np.float32)
-
-    def features(self, rows: slice = slice(None)) -> NDArray[np.float32]:
-        """[m_p | m_q | ...] of the given samples: (S, orders * N)."""
-        raw = np.asarray(self._arrays["moments"][rows])
-        return raw.reshape(len(raw), -1)
-
-    def clip_count(self) -> int:
-        """Clipped updates over all samples."""
-        return int(np.sum(self._arrays["clip_count"][:]))
-
-    def error(self) -> dict[int, float]:
-        """Stated error per order, rms over nodes and samples; zero for an engine that samples."""
-        sizes = np.array([self.size(number) for number in range(self.n_chunks)])
-        squares = sizes @ np.asarray(self._arrays["error"][:]) / self.n_samples
-        return {p: math.sqrt(value) for p, value in zip(self.orders, squares, strict=True)}
-
-    def files(self) -> list[Path]:
-        """All files of the group."""
-        return sorted(path for path in self.folder.rglob("*") if path.is_file())
-
-    def _is_whole(self, number: int) -> bool:
-        try:
-            moments = self._arrays["moments"][self.rows(number)]
-            facts = [self._arrays["error"][number], self._arrays["clip_count"][number]]
-        except (ValueError, RuntimeError, OSError):  # a checksum that does not match, a chunk cut short
-            return False
-        return bool(np.isfinite(moments).all() and np.isfinite(facts[0]).all() and facts[1] >= 0)
-
+from thermoment.runs.feature_store import FeatureStore
+from thermoment.runs.store import FACTS, Stage, locked
+from thermoment.simulation import prepare, simulate
 
 _LONG_SECONDS = 3600.0
 """Sampling that takes longer than this is worth a note."""
 
 
-def agreed_engine(reservoir: Reservoir, experiment: Experiment, dataset: Dataset) -> Engine:
-    """The engine for the features, after it has agreed to do them."""
-    drive = reservoir.drive(dataset.x_train[:1])
-    task = Task(drive, reservoir.W, reservoir.dynamics, experiment.protocol, np.zeros(1, np.uint64), 0)
-    engine, _ = choose(experiment.engine, task)
-    engine.check(task)
-    return engine
+def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *images: NDArray[Any]) -> Engine:
+    """The engine for the features, after it has agreed to drive every reservoir with these images.
+
+    Where the engine is "auto" the largest network decides, since that is what an engine may be too small for.
+    """
+    chosen = None
+    for reservoir in sorted(reservoirs, key=lambda one: -one.n_nodes):
+        for part in images:
+            task = prepare(reservoir, part, experiment.protocol)
+            chosen = chosen or choose(experiment.engine, task)[0]
+            chosen.check(task)
+    assert chosen is not None
+    return chosen
 
 
-def feature_store(
+def features_stage(
     reservoir: Reservoir, engine: Engine, experiment: Experiment, dataset: Dataset, context: Context
-) -> FeatureStore:
-    protocol, chunk = experiment.protocol, experiment.features.chunk
-    arrays = (reservoir.W, reservoir.K, reservoir.b)
-    facts = (reservoir.dynamics, reservoir.stream, protocol, engine.name, chunk, digest(dataset, "x_train", "x_test"))
-    n_samples = dataset.n_train + dataset.n_test
-    return FeatureStore(
-        context.folder("features", *arrays, *facts), n_samples, protocol.orders, reservoir.n_nodes, chunk
+) -> Stage:
+    """Where the store has the features of all images through a reservoir."""
+    return context.stage(
+        "features",
+        W=reservoir.W,
+        K=reservoir.K,
+        b=reservoir.b,
+        dynamics=reservoir.dynamics,
+        stream=reservoir.stream,
+        protocol=experiment.protocol,
+        engine=engine.name,
+        chunk=experiment.features.chunk,
+        images=digest(dataset, "x_train", "x_test"),
     )
 
 
-def simulate_missing(
+def open_features(stage: Stage, reservoir: Reservoir, experiment: Experiment, dataset: Dataset) -> FeatureStore:
+    """The features of a stage, which need not be there yet."""
+    n_samples = dataset.n_train + dataset.n_test
+    orders, chunk = experiment.protocol.orders, experiment.features.chunk
+    return FeatureStore(stage.folder, n_samples, orders, reservoir.n_nodes, chunk)
+
+
+def simulate_chunk(
+    reservoir: Reservoir,
+    inputs: NDArray[Any],
+    protocol: Protocol,
+    engine: str | Engine,
+    first_id: int,
+    progress: Progress = False,
+) -> Moments:
+    """Moments of the images of one chunk, whose sample ids count up from `first_id`."""
+    ids = np.arange(first_id, first_id + len(inputs), dtype=np.uint64)
+    return simulate(reservoir, inputs, protocol, engine=engine, sample_ids=ids, progress=progress)
+
+
+def complete(
+    stages: Mapping[str, Stage],
+    reservoirs: Mapping[str, Reservoir],
+    engine: Engine,
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+) -> None:
+    """Simulates what is missing of the features of all reservoirs, after the engine has agreed to every image."""
+    if any(not stage.folder.exists() for stage in stages.values()):
+        agreed_engine(experiment, list(reservoirs.values()), dataset.x_train, dataset.x_test)
+    for name, stage in stages.items():
+        with locked(stage.folder, context.note):
+            store = open_features(stage, reservoirs[name], experiment, dataset)
+            store.prepare()
+            write_whole(stage.folder / FACTS, stage.facts_text.encode())
+            _simulate_missing(name, store, reservoirs[name], engine, experiment, dataset, context)
+
+
+def _simulate_missing(
     name: str,
     store: FeatureStore,
     reservoir: Reservoir,
@@ -191,8 +111,6 @@ def simulate_missing(
     dataset: Dataset,
     context: Context,
 ) -> None:
-    """Simulates the chunks that are not there. Sample ids number the training images first, then the test images."""
-    store.prepare()
     missing = store.missing()
     total = sum(store.size(number) for number in missing)
     done, telling = dict.fromkeys(missing, 0), Lock()
@@ -204,11 +122,8 @@ def simulate_missing(
                 context.listener(f"{engine.name} {name}, images", sum(done.values()), total)
 
         rows = store.rows(number)
-        ids = np.arange(rows.start, rows.stop, dtype=np.uint64)
         inputs = _inputs(dataset, rows)
-        return simulation.simulate(
-            reservoir, inputs, experiment.protocol, engine=engine, sample_ids=ids, progress=progress
-        )
+        return simulate_chunk(reservoir, inputs, experiment.protocol, engine, rows.start, progress)
 
     # While the engine is busy with a chunk, the last one goes to disk.
     with ThreadPoolExecutor(1) as writer:
@@ -228,7 +143,7 @@ def simulate_missing(
 
 
 def _in_turn(work: Callable[[int], Moments], numbers: Sequence[int], at_once: int) -> Iterator[Moments]:
-    """What `work` gives, in order, so many under way at a time; one at a time in the thread that asks."""
+    """Results of work(n) in order, with up to `at_once` running in threads; at_once = 1 runs in the calling thread."""
     if at_once == 1:
         yield from map(work, numbers)
         return

@@ -11,8 +11,8 @@ from thermoment.experiments.experiment import Experiment, to_toml
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
-from thermoment.runs.features import FeatureStore
-from thermoment.runs.readouts import PREDICTIONS, load_predictions
+from thermoment.runs.feature_store import FeatureStore
+from thermoment.runs.predictions import PREDICTIONS, load_predictions
 from thermoment.runs.store import SUMS, damaged, place, read_sums, remove_partial, write_sums
 
 RESULTS, EXPERIMENT, ENVIRONMENT, TIMINGS = "results.json", "experiment.toml", "environment.json", "timings.json"
@@ -20,10 +20,20 @@ FEATURES = "features.zarr"
 
 
 def check_new(folder: Path) -> None:
-    """Refuses a folder that holds something other than a run."""
-    other = folder.is_dir() and any(folder.iterdir()) and not (folder / EXPERIMENT).exists()
-    if other or (folder.exists() and not folder.is_dir()):
+    """Refuses a folder that holds something other than a run, or than what a killed run left of its first file."""
+    if not folder.exists():
+        return
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
+    left_over = [name for name in names if name.startswith(f".{EXPERIMENT}.") and name.endswith(".partial")]
+    is_run = EXPERIMENT in names or {RESULTS, SUMS} <= set(names)
+    if len(left_over) < len(names) and not is_run:
         raise ValueError(f"{folder} exists and is not a run: give --out a new or an empty folder.")
+
+
+def claim(folder: Path, experiment: Experiment) -> None:
+    """Makes the folder a run's, by its first file: from now on the same command finds its own work there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / EXPERIMENT, to_toml(experiment).encode())
 
 
 def results_text(results: Mapping[str, Any]) -> str:
@@ -36,8 +46,7 @@ def assemble(folder: Path, experiment: Experiment, results: Mapping[str, Any], f
 
     Files of an earlier run in the same folder that this one does not have are removed, by the earlier SHA256SUMS.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / EXPERIMENT, to_toml(experiment).encode())
+    claim(folder, experiment)
     remove_partial(folder)
     before = read_sums(folder)
     texts = {RESULTS: results_text(results), ENVIRONMENT: json.dumps(environment(results["engine"]), indent=1) + "\n"}

@@ -1,29 +1,26 @@
-"""The stage that makes reservoirs: drawn, trained by the static surrogates, trained through the finite-time moments."""
+"""The stages that make reservoirs: drawn, trained by the static surrogates, trained through the finite-time moments."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
-from numpy.typing import NDArray
 
 from thermoment._support.files import write_whole
 from thermoment.data.dataset import Dataset
-from thermoment.experiments.experiment import Experiment, ReservoirSettings
+from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.toml import as_table
-from thermoment.learning.finite_time.train import Epoch, Trained, train
+from thermoment.learning.finite_time.train import Epoch, train
 from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
 from thermoment.runs.context import Context, Files, digest
-from thermoment.runs.store import damaged, keep
+from thermoment.runs.store import Stage, keep
 
-RESERVOIR, LOSSES, HEAD, HISTORY = "reservoir.safetensors", "losses.json", "head.safetensors", "history.json"
+HEAD, HISTORY = "head.safetensors", "history.json"
 
 
 @dataclass(frozen=True)
@@ -35,44 +32,140 @@ class Made:
     heads: dict[tuple[str, ...], Readout] = field(default_factory=dict)
     """by the reservoirs that each reads"""
     histories: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
-    """of those heads: loss, validation and strongest of every epoch"""
+    """of those heads: loss, validation and strongest drive of every epoch"""
 
 
-def make(repeats: list[Experiment], dataset: Dataset, context: Context) -> list[Made]:
-    """For every repeat its reservoirs, with their streams."""
-    found = _static(repeats, dataset, context)
-    made = []
-    for experiment, folders in zip(repeats, found, strict=True):
-        reservoirs = {
-            name: replace(Reservoir.load(folder / RESERVOIR), stream=stream)
-            for stream, (name, folder) in enumerate(folders.items())
-        }
-        files = {f"reservoirs/{name}.safetensors": folder / RESERVOIR for name, folder in folders.items()}
-        files |= {f"reservoirs/{name}.losses.json": folder / LOSSES for name, folder in folders.items()}
-        one = Made(reservoirs, files)
-        made.append(_finite_time(one, experiment, experiment.finite_time, dataset, context))
+def draw(experiment: Experiment, n_inputs: int) -> dict[str, Reservoir]:
+    """The reservoirs of an experiment before any training, by name. The first has stream 0, the next 1, and so on."""
+    settings = {one.name: one for one in experiment.reservoirs}
+    found = {}
+    for stream, (name, own) in enumerate(settings.items()):
+        source = settings[own.start or name]
+        found[name] = Reservoir.draw(
+            source.n_nodes,
+            n_inputs,
+            s_W=source.s_W,
+            s_K=source.s_K,
+            s_b=source.s_b,
+            seed=source.seed,
+            stream=stream,
+            dynamics=experiment.dynamics,
+        )
+    return found
+
+
+def make(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
+    """For every repeat its reservoirs, drawn and trained."""
+    made = [Made({}, {}) for _ in repeats]
+    drawn = [draw(repeat, dataset.n_inputs) for repeat in repeats]
+    # A GPU trains the repeats of a reservoir side by side. That changes their rounding, so they are one stage together.
+    together = len(repeats) > 1 and jax.default_backend() != "cpu"
+    groups = [list(range(len(repeats)))] if together else [[k] for k in range(len(repeats))]
+    for number, settings in enumerate(repeats[0].reservoirs):
+        for group in groups:
+            seeds = [repeats[k].reservoirs[number].seed for k in group]
+            starts = [drawn[k][settings.name] for k in group]
+            stage = _train_static(number, starts, seeds, repeats[group[0]], dataset, context)
+            for place, k in enumerate(group):
+                path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
+                made[k].reservoirs[settings.name] = Reservoir.load(path)
+                made[k].files[f"reservoirs/{settings.name}.safetensors"] = path
+                made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
+    for one, experiment in zip(made, repeats, strict=True):
+        if experiment.finite_time is not None:
+            _finite_time(one, experiment, experiment.finite_time, dataset, context)
     return made
 
 
-def _finite_time(
-    start: Made, experiment: Experiment, options: FiniteTime | None, dataset: Dataset, context: Context
-) -> Made:
-    """The reservoirs after training through the finite-time moments, all under one head or each under its own."""
-    if options is None:
-        return start
-    names = list(start.reservoirs)
-    made = replace(start, reservoirs=dict(start.reservoirs), files=dict(start.files))
+def static_stage(
+    number: int,
+    drawn: Sequence[Reservoir],
+    seeds: Sequence[int],
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+) -> Stage:
+    """Where the store has reservoir `number` of some repeats, trained side by side by its static surrogates."""
+    return context.stage(
+        "static",
+        reservoirs=[[one.W, one.K, one.b, one.stream] for one in drawn],
+        dynamics=experiment.dynamics,
+        stages=[as_table(one) for one in experiment.reservoirs[number].stages],
+        training=experiment.training,
+        seeds=list(seeds),
+        images=digest(dataset, "x_train", "y_train"),
+    )
+
+
+def finite_time_stage(
+    names: Sequence[str],
+    reservoirs: Sequence[Reservoir],
+    options: FiniteTime,
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+) -> Stage:
+    """Where the store has the reservoirs `names` and their head, trained through the finite-time moments."""
+    protocol = experiment.protocol
+    return context.stage(
+        "finite-time",
+        names=list(names),
+        reservoirs=[[one.W, one.K, one.b, one.stream] for one in reservoirs],
+        dynamics=experiment.dynamics,
+        options=options,
+        t_final=protocol.t_final,
+        n_replicas=protocol.n_replicas,
+        orders=protocol.orders,
+        clip=protocol.clip,
+        image_shape=dataset.image_shape,
+        images=digest(dataset, "x_train", "y_train"),
+    )
+
+
+def _train_static(
+    number: int,
+    drawn: Sequence[Reservoir],
+    seeds: Sequence[int],
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+) -> Stage:
+    """Trains reservoir `number` of some repeats: 0.safetensors, 1.safetensors, ..., and their losses."""
+    settings = experiment.reservoirs[number]
+    stage = static_stage(number, drawn, seeds, experiment, dataset, context)
+    total = sum(one.epochs for one in settings.stages)
+
+    def build(folder: Path) -> None:
+        trained = train_side_by_side(
+            drawn,
+            dataset.x_train,
+            dataset.y_train,
+            settings.stages,
+            experiment.training,
+            seeds=seeds,
+            report=lambda done, _: context.listener(f"training {settings.name}, epochs", done, total),
+        )
+        for place, (reservoir, losses) in enumerate(trained):
+            reservoir.save(folder / f"{place}.safetensors")
+            write_whole(folder / f"{place}.losses.json", json.dumps(losses.tolist()).encode())
+
+    keep(stage, build, context.note)
+    return stage
+
+
+def _finite_time(made: Made, experiment: Experiment, options: FiniteTime, dataset: Dataset, context: Context) -> None:
+    """Trains the reservoirs through their finite-time moments, all under one head or each under its own."""
+    names = list(made.reservoirs)
     for number, group in enumerate([names] if options.joint else [[name] for name in names]):
-        reservoirs = [start.reservoirs[name] for name in group]
+        reservoirs = [made.reservoirs[name] for name in group]
         chosen = replace(options, seed=options.seed + number)
-        folder = _train_group(group, reservoirs, chosen, experiment, dataset, context)
+        folder = _train_group(group, reservoirs, chosen, experiment, dataset, context).folder
         for name in group:
             path = folder / f"{name}.safetensors"
             made.reservoirs[name], made.files[f"reservoirs/{name}.safetensors"] = Reservoir.load(path), path
         made.heads[tuple(group)] = Readout.load(folder / HEAD)
         made.histories[tuple(group)] = json.loads((folder / HISTORY).read_text("utf-8"))
         made.files[f"reservoirs/{'+'.join(group)}.{HISTORY}"] = folder / HISTORY
-    return made
 
 
 def _train_group(
@@ -82,17 +175,10 @@ def _train_group(
     experiment: Experiment,
     dataset: Dataset,
     context: Context,
-) -> Path:
-    """Where the store has the trained reservoirs `names` and their head."""
-    protocol = experiment.protocol
-    arrays = [array for reservoir in reservoirs for array in (reservoir.W, reservoir.K, reservoir.b)]
-    read_by = protocol.t_final, protocol.n_replicas, protocol.orders, protocol.clip
-    data = list(dataset.image_shape), digest(dataset, "x_train", "y_train")
-    streams = [reservoir.stream for reservoir in reservoirs]
-    folder = context.folder(
-        "finite-time", list(names), streams, *arrays, options, experiment.dynamics, list(read_by), *data
-    )
-    checkpoint = folder.with_name(f"checkpoint-{folder.name}.safetensors")
+) -> Stage:
+    """The reservoirs `names`, trained under one head."""
+    stage = finite_time_stage(names, reservoirs, options, experiment, dataset, context)
+    checkpoint = stage.folder.with_name(f"checkpoint-{stage.name}.safetensors")
 
     def report(done: int, epoch: Epoch) -> None:
         held_out = "" if epoch.validation is None else f", validation {epoch.validation:.2%}"
@@ -105,85 +191,17 @@ def _train_group(
             reservoirs,
             dataset.x_train,
             dataset.y_train,
-            protocol,
+            experiment.protocol,
             options,
             image_shape=dataset.image_shape,
             checkpoint=checkpoint,
             report=report,
         )
-        _save_group(names, trained, folder)
+        for name, reservoir in zip(names, trained.reservoirs, strict=True):
+            reservoir.save(folder / f"{name}.safetensors")
+        trained.readout.save(folder / HEAD)
+        write_whole(folder / HISTORY, json.dumps([epoch._asdict() for epoch in trained.history]).encode())
 
-    keep(folder, build)
-    checkpoint.unlink(missing_ok=True)
-    return folder
-
-
-def _save_group(names: Sequence[str], trained: Trained, folder: Path) -> None:
-    for name, reservoir in zip(names, trained.reservoirs, strict=True):
-        reservoir.save(folder / f"{name}.safetensors")
-    trained.readout.save(folder / HEAD)
-    write_whole(folder / HISTORY, json.dumps([epoch._asdict() for epoch in trained.history]).encode())
-
-
-def _static(repeats: list[Experiment], dataset: Dataset, context: Context) -> list[dict[str, Path]]:
-    """For every repeat where its reservoirs are, drawn and trained by the surrogates."""
-    # A GPU trains the repeats of a reservoir side by side. They are named by all of them: rounding is theirs together.
-    together = len(repeats) > 1 and jax.default_backend() != "cpu"
-    found: list[dict[str, Path]] = [{} for _ in repeats]
-    for number, plan in enumerate(repeats[0].reservoirs):
-        plans = [repeat.reservoirs[number] for repeat in repeats]
-        for group in [range(len(repeats))] if together else [[k] for k in range(len(repeats))]:
-            folders = _train(
-                [plans[k] for k in group],
-                [repeats[k] for k in group],
-                dataset,
-                context,
-            )
-            for k, folder in zip(group, folders, strict=True):
-                found[k][plan.name] = folder
-    return found
-
-
-def _train(
-    plans: list[ReservoirSettings], experiments: list[Experiment], dataset: Dataset, context: Context
-) -> list[Path]:
-    """The same reservoir of some repeats, drawn and trained side by side."""
-    draws = [_draw(plan, experiment) for plan, experiment in zip(plans, experiments, strict=True)]
-    name, stages = plans[0].name, plans[0].stages
-    training, dynamics = experiments[0].training, experiments[0].dynamics
-    seeds = [plan.seed for plan in plans]
-    facts = (
-        draws,
-        [as_table(stage) for stage in stages],
-        seeds,
-        training,
-        dynamics,
-        digest(dataset, "x_train", "y_train"),
-    )
-    folders = [context.folder("projection", number, *facts) for number in range(len(plans))]
-    if not any(damaged(folder) for folder in folders):
-        return folders
-    total = sum(stage.epochs for stage in stages)
-    trained = train_side_by_side(
-        [Reservoir.draw(n_inputs=dataset.n_inputs, dynamics=dynamics, **draw) for draw in draws],
-        dataset.x_train,
-        dataset.y_train,
-        stages,
-        training,
-        seeds=seeds,
-        report=lambda done, _: context.listener(f"training {name}, epochs", done, total),
-    )
-    for folder, (reservoir, losses) in zip(folders, trained, strict=True):
-        keep(folder, partial(_save_trained, reservoir, losses))
-    return folders
-
-
-def _draw(plan: ReservoirSettings, experiment: Experiment) -> dict[str, Any]:
-    """The arguments of `Reservoir.draw`: a reservoir's own, or those of the one it starts from."""
-    source = next(other for other in experiment.reservoirs if other.name == (plan.start or plan.name))
-    return {name: getattr(source, name) for name in ("n_nodes", "s_W", "s_K", "s_b", "seed")}
-
-
-def _save_trained(reservoir: Reservoir, losses: NDArray[np.float64], folder: Path) -> None:
-    reservoir.save(folder / RESERVOIR)
-    write_whole(folder / LOSSES, json.dumps(losses.tolist()).encode())
+    if not keep(stage, build, context.note):
+        checkpoint.unlink(missing_ok=True)
+    return stage

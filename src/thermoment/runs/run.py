@@ -1,4 +1,4 @@
-"""The stages of an experiment, each done once: data, projections, features, readouts, analysis, report.
+"""An experiment from its settings to its folder. Its stages are done once each: reservoirs, features, readouts, report.
 
 What a stage gives is kept in the store under the SHA-256 of what it depends on, so the same command resumes, a changed
 experiment computes what changed, and two experiments share what they have in common. The run's own folder is put
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from thermoment import data
+from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
 from thermoment.experiments.experiment import Experiment
+from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.folder import check_new, write_timings
-from thermoment.runs.store import exclusive
+from thermoment.runs.store import clean, locked
 from thermoment.runs.studies import study, with_repeats
 
 
@@ -29,15 +31,20 @@ def run(
 ) -> dict[str, Any]:
     """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
 
-    `store` keeps what runs share: `.stages` beside `folder` unless given. The results are those of DESIGN's
-    results.json; a study has one run per variant below its folder, repeats lie below as repeat-1, repeat-2, ...
+    `store` keeps what runs share: `.stages` beside `folder` unless given. Any number of runs may use it at a time. The
+    results are those of results.json. A study has one run per variant below its folder; repeats lie below as repeat-1,
+    repeat-2, ...
     """
     target = Path(folder)
     check_new(target)
-    context = Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener, note)
-    with exclusive(context.store):
-        with context.timed("data"):
-            dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+    shared = Path(store) if store is not None else target.resolve().parent / ".stages"
+    context = Context(shared, listener, note)
+    with context.timed("data"):
+        dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+    check(experiment, dataset)
+    clean(shared)
+    # Two runs that write to one folder take turns.
+    with locked(shared / f"run-{identity(str(target.resolve()))[:32]}", note):
         results = (study if experiment.variants else with_repeats)(experiment, dataset, target, context)
-    write_timings(target, context.seconds)
+        write_timings(target, context.seconds)
     return results

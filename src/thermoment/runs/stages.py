@@ -15,52 +15,50 @@ from thermoment.experiments.toml import as_table
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
-from thermoment.runs import readouts as classifiers
-from thermoment.runs.context import Context, Files, digest
-from thermoment.runs.features import agreed_engine, feature_store, simulate_missing
-from thermoment.runs.folder import RESULTS, results_text
-from thermoment.runs.readouts import fingerprint, fit_and_predict
+from thermoment.runs.context import Context, Files
+from thermoment.runs.features import agreed_engine, complete, features_stage, open_features
+from thermoment.runs.folder import FEATURES, RESULTS, results_text
+from thermoment.runs.predictions import PREDICTIONS, load_predictions
+from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
 from thermoment.runs.reservoirs import Made
-from thermoment.runs.store import SUMS, damaged, keep
+from thermoment.runs.store import FACTS, SUMS, damaged, keep, locked
 
 
 def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[dict[str, Any], Files]:
-    """One pass through the stages from the features to the analysis."""
+    """The results of an experiment whose reservoirs are made, and the files that belong to them."""
     reservoirs = made.reservoirs
-    engine = agreed_engine(next(iter(reservoirs.values())), experiment, dataset)
-    stores = {
-        name: feature_store(reservoir, engine, experiment, dataset, context) for name, reservoir in reservoirs.items()
+    engine = agreed_engine(experiment, list(reservoirs.values()), dataset.x_train[:1])
+    stages = {
+        name: features_stage(reservoir, engine, experiment, dataset, context) for name, reservoir in reservoirs.items()
     }
-    ids = {name: store.folder.name for name, store in stores.items()}
-    heads = {"+".join(names): fingerprint(head) for names, head in made.heads.items()}
-    labels = digest(dataset, "y_train", "y_test")
-    readouts = context.folder("readouts", ids, labels, experiment.readout, *([heads] if heads else []))
-    if experiment.features.keep or damaged(readouts):
+    stores = {name: open_features(stages[name], one, experiment, dataset) for name, one in reservoirs.items()}
+    readouts = readouts_stage(stages, made, experiment, dataset, context)
+    if experiment.features.keep or damaged(readouts.folder):
         with context.timed("features"):
-            for name, store in stores.items():
-                simulate_missing(name, store, reservoirs[name], engine, experiment, dataset, context)
+            complete(stages, reservoirs, engine, experiment, dataset, context)
     with context.timed("readouts"):
-        keep(readouts, partial(fit_and_predict, stores, made, experiment, dataset, context))
+        keep(readouts, partial(fit_and_predict, stores, made, experiment, dataset, context), context.note)
     with context.timed("analysis"):
-        facts = json.loads((readouts / "facts.json").read_text("utf-8"))
+        summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))
         n_nodes = {name: reservoir.n_nodes for name, reservoir in reservoirs.items()}
-        analysis = analyse(*classifiers.load_predictions(readouts), n_nodes)
-        results = {**describe(experiment, dataset, engine.name), **facts, **analysis}
+        analysis = analyse(*load_predictions(readouts.folder), n_nodes)
+        results = {**describe(experiment, dataset, engine.name), **summary, **analysis}
 
-    files = {**made.files, classifiers.PREDICTIONS: readouts / classifiers.PREDICTIONS}
-    files |= {f"readouts/{path.name}": path for path in readouts.glob("*.safetensors")}
+    files = {**made.files, PREDICTIONS: readouts.folder / PREDICTIONS}
+    files |= {f"readouts/{path.name}": path for path in readouts.folder.glob("*.safetensors")}
     for name, store in stores.items():
         if experiment.features.keep:
-            files |= {f"features.zarr/{name}/{path.relative_to(store.folder)}": path for path in store.files()}
+            files |= {f"{FEATURES}/{name}/{path.relative_to(store.folder)}": path for path in store.files()}
         else:
-            shutil.rmtree(store.folder, ignore_errors=True)
+            with locked(store.folder, context.note):
+                shutil.rmtree(store.folder, ignore_errors=True)
     return results, files
 
 
 def report_files(results: dict[str, Any], context: Context) -> Files:
     """Figures and report.html, made from the results alone."""
     text = results_text(results)
-    folder = context.folder("report", text, __version__)
+    stage = context.stage("report", results=json.loads(text), thermoment=__version__)
 
     def build(folder: Path) -> None:
         context.listener("figures and report", 0, 1)
@@ -71,19 +69,18 @@ def report_files(results: dict[str, Any], context: Context) -> Files:
         context.listener("figures and report", 1, 1)
 
     with context.timed("report"):
-        keep(folder, build)
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): path for path in paths if path.name not in (SUMS, RESULTS)}
+        keep(stage, build, context.note)
+    paths = [path for path in stage.folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(stage.folder)): path for path in paths if path.name not in (SUMS, FACTS, RESULTS)}
 
 
 def describe(experiment: Experiment, dataset: Dataset, engine: str) -> dict[str, Any]:
     """What results.json says of the experiment itself."""
     settings = as_table(experiment)
-    if experiment.protocol.n_replicas == math.inf:
-        settings["protocol"]["n_replicas"] = None
+    for table, key in (("protocol", "n_replicas"), ("protocol", "clip"), ("finite_time", "n_replicas")):
+        if settings.get(table, {}).get(key) == math.inf:
+            settings[table][key] = None  # JSON has no infinity
     names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256")
-    if experiment.finite_time is not None and experiment.finite_time.n_replicas == math.inf:
-        settings["finite_time"]["n_replicas"] = None
     parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
     return {
         "experiment": experiment.name,

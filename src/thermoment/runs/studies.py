@@ -6,14 +6,15 @@ from typing import Any
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.results.analysis import summarise
-from thermoment.runs import reservoirs as projections
 from thermoment.runs.context import Context
-from thermoment.runs.folder import assemble
+from thermoment.runs.folder import assemble, claim
+from thermoment.runs.reservoirs import make
 from thermoment.runs.stages import describe, one_pass, report_files
 
 
 def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> dict[str, Any]:
     """Every variant as a run of its own below the folder, and their accuracies side by side."""
+    claim(folder, experiment)
     rows = []
     for name in experiment.variants:
         variant = experiment.variant(name)
@@ -29,9 +30,10 @@ def with_repeats(
     experiment: Experiment, dataset: Dataset, folder: Path, context: Context, *, with_report: bool = True
 ) -> dict[str, Any]:
     """The run with the seeds as written, and its repeats with other seeds below its folder."""
+    claim(folder, experiment)
     repeats = [experiment.repeat(number) for number in range(experiment.repeats)]
-    with context.timed("projections"):
-        made = projections.make(repeats, dataset, context)
+    with context.timed("reservoirs"):
+        made = make(repeats, dataset, context)
     results, files = one_pass(repeats[0], made[0], dataset, context)
     all_results = [results]
     for number in range(1, experiment.repeats):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import matplotlib as mpl
@@ -61,11 +62,15 @@ _RC: dict[str, Any] = {
 }
 
 
+# matplotlib's settings belong to the whole process.
+_drawing = Lock()
+
+
 @contextmanager
 def look() -> Iterator[None]:
-    """Within it matplotlib draws in this style, whatever the settings around it."""
+    """Within it matplotlib draws in this style, whatever the settings around it. One thread at a time may be inside."""
     settings: Any = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
-    with mpl.rc_context(settings | _RC):
+    with _drawing, mpl.rc_context(settings | _RC):
         yield
 
 

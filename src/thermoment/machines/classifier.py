@@ -1,0 +1,142 @@
+"""A classifier: reservoirs, the protocol by which they are read, and linear readouts of their moments."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from thermoment._engines.task import Engine
+from thermoment._support.checks import check_shape, invalid
+from thermoment._support.files import read_tensors, write_tensors
+from thermoment.learning.readout import Readout, Scaling, average_logits, classes
+from thermoment.physics import Dynamics
+from thermoment.protocol import Protocol
+from thermoment.reservoir import Reservoir
+from thermoment.simulation import simulate
+
+_ARRAYS = ("W", "K", "b")
+_NUMBERS = ("weights", "bias", "mean", "scale")
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """Images in, classes out.
+
+    Every reservoir is driven by the image and read by `protocol`. One readout sees the moments of all reservoirs
+    joined; or there is one readout for each reservoir, and their logits are averaged.
+
+    Args:
+        reservoirs: by name, in the order in which the readout sees them; all with the same number of inputs D.
+        protocol: how each is driven and read. Its orders are those that the readouts see.
+        readouts: one of F features, F = len(orders) * (nodes of all reservoirs), or one for each reservoir.
+        engine: what simulates where nothing else is asked for.
+    """
+
+    reservoirs: Mapping[str, Reservoir]
+    protocol: Protocol
+    readouts: tuple[Readout, ...]
+    engine: str | Engine = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.reservoirs or len({one.n_inputs for one in self.reservoirs.values()}) > 1:
+            shapes = {name: one.K.shape for name, one in self.reservoirs.items()}
+            raise invalid("reservoirs", "hold at least one, all with the same number of inputs", shapes)
+        wanted = [self.n_features] if len(self.readouts) == 1 else self._block_sizes()
+        found = [readout.weights.shape[1] for readout in self.readouts]
+        if found != wanted:
+            raise invalid("readouts", f"read {' and '.join(map(str, wanted))} features", found)
+
+    @property
+    def n_inputs(self) -> int:
+        """D"""
+        return next(iter(self.reservoirs.values())).n_inputs
+
+    @property
+    def n_features(self) -> int:
+        """F, over all reservoirs."""
+        return sum(self._block_sizes())
+
+    def features(
+        self, inputs: ArrayLike, *, engine: str | Engine | None = None, sample_ids: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """[m1 | m2 | ...] of one reservoir after the other, (S, F), for inputs (S, D).
+
+        `sample_ids` (S,) choose each input's noise, as in `simulate`. Rounded to float32, as runs keep them.
+        """
+        chosen = self.engine if engine is None else engine
+        blocks = [
+            simulate(one, inputs, self.protocol, engine=chosen, sample_ids=sample_ids).features()
+            for one in self.reservoirs.values()
+        ]
+        return np.concatenate(blocks, axis=1).astype(np.float32)
+
+    def logits_of(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Logits (S, C) of features (S, F), in the order in which `features` gives them."""
+        phi = check_shape("features", features, ("S", self.n_features))
+        if len(self.readouts) == 1:
+            return self.readouts[0].logits(phi)
+        blocks = np.split(phi, np.cumsum(self._block_sizes())[:-1], axis=1)
+        return average_logits(self.readouts, blocks)
+
+    def logits(self, inputs: ArrayLike, **simulated: Any) -> NDArray[np.float64]:
+        """Logits (S, C) of inputs (S, D); `engine` and `sample_ids` as in `features`."""
+        return self.logits_of(self.features(inputs, **simulated))
+
+    def predict(self, inputs: ArrayLike, **simulated: Any) -> NDArray[np.int64]:
+        """The class with the largest logit, (S,), of inputs (S, D); `engine` and `sample_ids` as in `features`."""
+        return classes(self.logits(inputs, **simulated))
+
+    def predict_proba(self, inputs: ArrayLike, **simulated: Any) -> NDArray[np.float64]:
+        """Probabilities of the classes, the softmax of the logits: (S, C)."""
+        z = self.logits(inputs, **simulated)
+        weight = np.exp(z - z.max(axis=1, keepdims=True))
+        return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes one safetensors file, whole or not at all. `load` gives back the same bits."""
+        tensors: dict[str, NDArray[Any]] = {}
+        for name, one in self.reservoirs.items():
+            tensors |= {f"reservoirs.{name}.{key}": getattr(one, key) for key in _ARRAYS}
+        for number, readout in enumerate(self.readouts):
+            parts = (readout.weights, readout.bias, readout.scaling.mean, readout.scaling.scale)
+            tensors |= {f"readouts.{number}.{key}": part for key, part in zip(_NUMBERS, parts, strict=True)}
+        protocol = {key: None if value == math.inf else value for key, value in asdict(self.protocol).items()}
+        facts = {
+            "protocol": protocol,
+            "reservoirs": {
+                name: {"dynamics": asdict(one.dynamics), "stream": one.stream} for name, one in self.reservoirs.items()
+            },
+            "readouts": len(self.readouts),
+        }
+        write_tensors(path, "classifier", tensors, json.dumps(facts))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, engine: str | Engine = "auto") -> "Classifier":
+        """Reads what `save` wrote, with every check of a new classifier."""
+        tensors, text = read_tensors(path, "classifier", None)
+        try:
+            facts = json.loads(text)
+            reservoirs = {
+                name: Reservoir(
+                    **{key: tensors[f"reservoirs.{name}.{key}"] for key in _ARRAYS},
+                    dynamics=Dynamics(**one["dynamics"]),
+                    stream=one["stream"],
+                )
+                for name, one in facts["reservoirs"].items()
+            }
+            parts = [[tensors[f"readouts.{k}.{key}"] for key in _NUMBERS] for k in range(facts["readouts"])]
+            protocol: dict[str, Any] = {
+                key: math.inf if value is None else value for key, value in facts["protocol"].items()
+            }
+            readouts = tuple(Readout(weights, bias, Scaling(mean, scale)) for weights, bias, mean, scale in parts)
+            return cls(reservoirs, Protocol(**protocol), readouts, engine)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a whole classifier: {error}.") from None
+
+    def _block_sizes(self) -> list[int]:
+        return [len(self.protocol.orders) * one.n_nodes for one in self.reservoirs.values()]

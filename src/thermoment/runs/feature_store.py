@@ -1,0 +1,147 @@
+"""Features on disk: the moments of every sample through one reservoir as a Zarr group, chunk by chunk.
+
+Every chunk has its checksum, so that a run stopped anywhere goes on from the chunks that are there.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import Crc32cCodec
+from zarr.storage import LocalStore, MemoryStore
+
+from thermoment._support.files import write_whole
+from thermoment.protocol import check_orders
+from thermoment.runs.store import FACTS
+
+
+class _Folder(LocalStore):
+    """Zarr's folder store, with every write atomic and on disk before it counts."""
+
+    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:  # noqa: ARG002
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, value.to_bytes())
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """Raw moments of one reservoir for all samples of an experiment, as a Zarr group.
+
+    `moments` (sample, order, node) in float32, `clip_count` (chunk,), and `error` (chunk, order): the squared error
+    that an engine which approximates states for the chunk, zero for one that samples.
+    """
+
+    folder: Path
+    n_samples: int
+    orders: tuple[int, ...]
+    n_nodes: int
+    chunk: int
+
+    @classmethod
+    def open(cls, folder: Path) -> "FeatureStore":
+        """What is kept in `folder`, by its own metadata."""
+        try:
+            group = zarr.open_group(LocalStore(folder, read_only=True), mode="r")
+            array, orders = group["moments"], group.attrs["orders"]
+            n_samples, _, n_nodes = array.shape  # type: ignore[union-attr]
+            return cls(folder, n_samples, check_orders("orders", orders), n_nodes, array.chunks[0])  # type: ignore[arg-type, union-attr]
+        except (KeyError, AttributeError, TypeError, ValueError, OSError) as error:
+            raise ValueError(f"{folder} holds no features of a reservoir: {error}.") from None
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_samples // self.chunk)
+
+    def rows(self, number: int) -> slice:
+        """The samples of a chunk."""
+        return slice(number * self.chunk, min((number + 1) * self.chunk, self.n_samples))
+
+    def size(self, number: int) -> int:
+        """How many samples a chunk has."""
+        rows = self.rows(number)
+        return int(rows.stop - rows.start)
+
+    def prepare(self) -> None:
+        """Writes the metadata where it is not as it should be; chunks stay."""
+        memory: dict[str, Any] = {}
+        group = zarr.create_group(MemoryStore(memory), attributes={"orders": list(self.orders)})
+        for name, shape, chunks, kind, fill, dimensions in (
+            (
+                "moments",
+                (self.n_samples, len(self.orders), self.n_nodes),
+                self.chunk,
+                "<f4",
+                math.nan,
+                "sample order node",
+            ),
+            ("clip_count", (self.n_chunks,), 1, "<i8", -1, "chunk"),
+            ("error", (self.n_chunks, len(self.orders)), 1, "<f8", math.nan, "chunk order"),
+        ):
+            group.create_array(
+                name,
+                shape=shape,
+                chunks=(chunks, *shape[1:]),
+                dtype=kind,
+                fill_value=fill,
+                compressors=(Crc32cCodec(),),
+                dimension_names=dimensions.split(),
+                config={"write_empty_chunks": True},
+            )
+        for key, value in memory.items():
+            path = self.folder / key
+            if not path.is_file() or path.read_bytes() != value.to_bytes():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, value.to_bytes())
+
+    @cached_property
+    def _arrays(self) -> dict[str, Any]:
+        group = zarr.open_group(_Folder(self.folder), mode="r+")
+        return {name: group[name] for name in ("moments", "clip_count", "error")}
+
+    def missing(self) -> list[int]:
+        """Chunks that are not there, or whose bytes do not have their checksum."""
+        return [number for number in range(self.n_chunks) if not self._is_whole(number)]
+
+    def write(self, number: int, raw: NDArray[Any], clip_count: int, error: dict[int, float] | None) -> None:
+        """Keeps one chunk, its moments last: a chunk whose moments are there is complete."""
+        if not np.isfinite(raw).all():
+            rows = self.rows(number)
+            raise FloatingPointError(
+                f"The engine gave moments that are not finite, in samples {rows.start} to {rows.stop - 1}."
+            )
+        self._arrays["clip_count"][number] = clip_count
+        self._arrays["error"][number] = [(error or {}).get(p, 0.0) ** 2 for p in self.orders]
+        self._arrays["moments"][self.rows(number)] = raw.astype(np.float32)
+
+    def features(self, rows: slice = slice(None)) -> NDArray[np.float32]:
+        """[m_p | m_q | ...] of the given samples: (S, orders * N)."""
+        raw = np.asarray(self._arrays["moments"][rows])
+        return raw.reshape(len(raw), -1)
+
+    def clip_count(self) -> int:
+        """Clipped updates over all samples."""
+        return int(np.sum(self._arrays["clip_count"][:]))
+
+    def error(self) -> dict[int, float]:
+        """Stated error per order, rms over nodes and samples; zero for an engine that samples."""
+        sizes = np.array([self.size(number) for number in range(self.n_chunks)])
+        squares = sizes @ np.asarray(self._arrays["error"][:]) / self.n_samples
+        return {p: math.sqrt(value) for p, value in zip(self.orders, squares, strict=True)}
+
+    def files(self) -> list[Path]:
+        """All files of the Zarr group."""
+        return sorted(path for path in self.folder.rglob("*") if path.is_file() and path.name != FACTS)
+
+    def _is_whole(self, number: int) -> bool:
+        try:
+            moments = self._arrays["moments"][self.rows(number)]
+            facts = [self._arrays["error"][number], self._arrays["clip_count"][number]]
+        except (ValueError, RuntimeError, OSError):  # a checksum that does not match, a chunk cut short
+            return False
+        return bool(np.isfinite(moments).all() and np.isfinite(facts[0]).all() and facts[1] >= 0)

@@ -1,0 +1,61 @@
+"""A finished run as a classifier, from its folder alone."""
+
+import math
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from thermoment._support.checks import invalid
+from thermoment.experiments.experiment import read
+from thermoment.learning.readout import Readout
+from thermoment.machines.classifier import Classifier
+from thermoment.reservoir import Reservoir
+from thermoment.results.naming import ModelKey, readout_file
+from thermoment.runs.folder import EXPERIMENT, read_results
+from thermoment.runs.readouts import classifier
+
+
+def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Classifier:
+    """The classifier of a finished run: all its reservoirs, as trained or else with the paper's readout.
+
+    `model` asks for another one by its key, such as "K1+K2|feature|1,2,4|converged"; results.json lists them. With the
+    run's own engine and the sample ids of its test images, which count on from those of the training images, it
+    predicts what the run's predictions.npz has, bit for bit.
+    """
+    folder = Path(run)
+    results = read_results(folder)
+    keys = [
+        ModelKey(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"], row["readout"])
+        for row in results.get("accuracy", [])
+    ]
+    if not keys:
+        raise ValueError(f"{folder} holds no models: it is a study, whose variants are runs of their own below it.")
+    wanted = _best(keys) if model is None else model if isinstance(model, ModelKey) else ModelKey.parse(model)
+    if wanted not in keys:
+        raise invalid("model", f"be one of {', '.join(key.key for key in keys)}", wanted.key)
+    protocol = read(folder / EXPERIMENT).protocol
+    engine = results["engine"]
+    if wanted.readout == "predicted":  # the head as trained, on moments without sampling
+        wanted, protocol, engine = (
+            replace(wanted, readout="trained"),
+            replace(protocol, n_replicas=math.inf),
+            "meanfield",
+        )
+    reservoirs = {name: Reservoir.load(folder / f"reservoirs/{name}.safetensors") for name in wanted.reservoirs}
+    parts = [key for key in keys if key.fusion == "feature" and (folder / "readouts" / readout_file(key)).is_file()]
+    readouts = {key: Readout.load(folder / "readouts" / readout_file(key)) for key in parts if _needed(key, wanted)}
+    return replace(classifier(wanted, reservoirs, protocol, readouts), engine=engine)
+
+
+def _best(keys: list[ModelKey]) -> ModelKey:
+    """Most reservoirs, most orders, joined before averaged, as trained before the paper's readout."""
+    rank = {"trained": 2, "sgd": 1}
+    return max(
+        keys, key=lambda key: (rank.get(key.readout, 0), len(key.reservoirs), key.fusion == "feature", len(key.orders))
+    )
+
+
+def _needed(key: ModelKey, wanted: ModelKey) -> bool:
+    return (key.readout, key.orders) == (wanted.readout, wanted.orders) and set(key.reservoirs) <= set(
+        wanted.reservoirs
+    )
