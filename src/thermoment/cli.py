@@ -250,9 +250,9 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
     from thermoment.runs import plan
 
     dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
-    found = plan.plan(experiment, dataset)
+    found = asdict(plan.plan(experiment, dataset))
     if as_json:
-        _print_json(asdict(found))
+        _print_json(found)
         return
     _print(
         [

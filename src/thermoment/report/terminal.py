@@ -14,7 +14,6 @@ from rich.text import Text
 
 from thermoment._support.progress import Listener
 from thermoment.report.formatting import duration
-from thermoment.runs.plan import Plan
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -126,21 +125,21 @@ def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Tab
     return made
 
 
-def times(found: Plan) -> dict[str, str]:
-    """The time on every engine as it is shown, or why it cannot."""
-    return {name: value if isinstance(value, str) else duration(value) for name, value in found.seconds.items()}
+def times(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The time on every engine as it is shown, or why it cannot; `plan` has the fields of runs.plan.Plan."""
+    return {name: value if isinstance(value, str) else duration(value) for name, value in plan["seconds"].items()}
 
 
-def rows(found: Plan) -> dict[str, str]:
-    """The plan as it is shown: what, and how much."""
-    sampled = "" if math.isinf(found.node_steps) else f"{found.node_steps:.2e}"
+def rows(plan: Mapping[str, Any]) -> dict[str, str]:
+    """What an experiment would compute as it is shown: what, and how much."""
+    sampled = "" if math.isinf(plan["node_steps"]) else f"{plan['node_steps']:.2e}"
     return {
-        "images through a reservoir": f"{found.n_images:,}",
+        "images through a reservoir": f"{plan['n_images']:,}",
         "node-steps, if sampled": sampled or "infinitely many replicas: only meanfield",
-        "epochs of training, times reservoirs": f"{found.epochs:,}",
-        "readouts": f"{found.n_readouts:,}",
-        "chunks of features": f"{found.chunks:,}",
-        "disk for features": f"{found.disk_bytes / 1e6:,.0f} MB",
+        "epochs of training, times reservoirs": f"{plan['epochs']:,}",
+        "readouts": f"{plan['n_readouts']:,}",
+        "chunks of features": f"{plan['chunks']:,}",
+        "disk for features": f"{plan['disk_bytes'] / 1e6:,.0f} MB",
     }
 
 
