@@ -1,7 +1,7 @@
 """Which part of the package may import which, checked; and the imports that there are, drawn as an SVG.
 
     python tools/import_graph.py            draws docs/figures/imports.svg
-    python tools/import_graph.py --check    exit code 1 for an import that is not allowed, or a picture that is out of date
+    python tools/import_graph.py --check    exit code 1 for an import that is not allowed, or an outdated picture
 
 A part is a folder of the package or a module that lies in none, such as physics.py. Every import counts: inside a
 function and under TYPE_CHECKING too.
@@ -11,6 +11,7 @@ import argparse
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,6 +159,8 @@ def draw(edges: Mapping[str, set[str]]) -> str:
     width = max(x.values()) + _BOX[0] // 2 + _MARGIN
     height = (len(rows) - 1) * _ROW + _BOX[1] + 2 * _MARGIN
 
+    box = f'viewBox="0 0 {width} {height}"'
+
     def y(number: int) -> int:
         return height - _MARGIN - _ROW * number - _BOX[1]
 
@@ -172,7 +175,7 @@ def draw(edges: Mapping[str, set[str]]) -> str:
 
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {box}>',
             "<title>Imports between the parts of thermoment: an arrow points to what is imported</title>",
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             '<path d="M0 0.5 8 4 0 7.5z" fill="#555"/></marker></defs>',
@@ -217,7 +220,7 @@ def _sorted(row: Mapping[str, int], lines: Mapping[tuple[str, str], list[Place]]
             rows[place[1]].append(place)
     joined: dict[Place, list[Place]] = {place: [] for places in rows for place in places}
     for line in lines.values():
-        for upper, lower in zip(line, line[1:], strict=False):
+        for upper, lower in pairwise(line):
             joined[upper].append(lower)
             joined[lower].append(upper)
     for sweep in range(_SWEEPS):
