@@ -42,7 +42,7 @@ def test_a_real_number_of_any_type_is_taken(value: Any) -> None:
     ],
 )
 def test_what_is_refused_is_named(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match="^Argument ") as caught:
+    with pytest.raises(ValueError, match="Argument ") as caught:
         call()
     assert str(caught.value) == f"Argument {message}"
 

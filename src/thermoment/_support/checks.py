@@ -7,7 +7,6 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-
 _LONGEST = 300
 """Characters of a value that a message shows."""
 
