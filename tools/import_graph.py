@@ -61,7 +61,6 @@ def imports(package: Path = PACKAGE) -> Iterator[Import]:
     files = {_module(path, package): path for path in sorted(package.rglob("*.py"))}
     for module, path in files.items():
         for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
-            names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -69,6 +68,8 @@ def imports(package: Path = PACKAGE) -> Iterator[Import]:
                 full = ".".join([*start, *([node.module] if node.module else [])])
                 inner = {alias.name: f"{full}.{alias.name}" for alias in node.names}
                 names = [one if one in files else full for name, one in inner.items() if name != "__version__"]
+            else:
+                continue
             yield from (Import(module, node.lineno, name) for name in dict.fromkeys(names))
 
 

@@ -90,12 +90,13 @@ def run(
     if dry_run:
         _dry_run(chosen, data_dir, as_json)
         return
+    from thermoment._support.progress import on_stderr
     from thermoment.report import terminal as display
     from thermoment.runs import run as runner
     from thermoment.runs.folder import TIMINGS
 
     folder = out or Path("runs") / chosen.name
-    with display.progress() as listener:
+    with on_stderr() as listener:
         results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener, note=_note)
     seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())

@@ -71,5 +71,6 @@ class TestArrays:
             assert check_shape("x", array, ("N",)).dtype == np.float32
 
     def test_a_reservoir_takes_them_too(self) -> None:
-        short = tm.Reservoir(np.zeros((2, 2)), jnp.ones((2, 3), jnp.bfloat16), jnp.zeros(2, jnp.bfloat16))
+        K, b = jnp.ones((2, 3), jnp.bfloat16), jnp.zeros(2, jnp.bfloat16)
+        short = tm.Reservoir(np.zeros((2, 2)), K, b)  # type: ignore[arg-type]
         assert short.K.tolist() == [[1.0] * 3] * 2

@@ -86,8 +86,8 @@ def check_shape(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
 
     The short floats of JAX, such as bfloat16 and float8, become float32. A masked cell has no value and is refused.
     """
-    if np.ma.is_masked(value):
-        where = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0])
+    if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+        where = tuple(int(i) for i in np.argwhere(value.mask)[0])
         raise invalid(argument, "have a value in every cell", f"masked at index {where}")
     try:
         array = np.asarray(value)

@@ -37,7 +37,8 @@ def run(
     context = Context(Path(store) if store is not None else target.resolve().parent / ".stages", listener, note)
     with exclusive(context.store):
         with context.timed("data"):
-            dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+            whole = data.load(experiment.data.name, data_dir, listener=listener)
+            dataset = whole.first(experiment.data.n_train, experiment.data.n_test)
         results = (study if experiment.variants else with_repeats)(experiment, dataset, target, context)
     write_timings(target, context.seconds)
     return results
