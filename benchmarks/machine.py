@@ -3,12 +3,12 @@
 import subprocess
 from pathlib import Path
 
-from thermoment._support import host as machine
+from thermoment._support import host
 
 
 def describe(*packages: str) -> dict[str, str | int]:
     """The machine and the code, for the head of a result; with the versions of `packages` that are installed."""
-    return {**machine.describe(*packages), "commit": _commit()}
+    return {**host.describe(*packages), "commit": _commit()}
 
 
 def _commit() -> str:

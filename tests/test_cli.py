@@ -115,6 +115,48 @@ def test_info_and_data_say_what_is_here() -> None:
     assert "reference" in call("info").stdout
     assert json.loads(call("data", "digits", "--json").stdout)["n_train"] == 1297
     assert any(row["name"] == "digits" and row["present"] for row in json.loads(call("data", "--json").stdout))
+    assert "would be downloaded from there" in call("data").stdout
+    assert "n_train: 1297\n" in call("data", "digits").stdout
+
+
+MISTAKES = [
+    "--help",
+    "run papr",
+    "run digits --set protocol.n_replica=3",
+    "run digits --engine cud",
+    "bench --engine a",
+]
+
+
+@pytest.mark.parametrize("arguments", MISTAKES)
+def test_help_and_mistakes_wait_for_nothing_heavy(arguments: str) -> None:
+    program = f"""
+import sys
+from thermoment.cli import main
+try:
+    main({arguments.split()!r})
+except SystemExit as end:
+    heavy = [name for name in ("jax", "optax", "zarr", "matplotlib", "sklearn", "scipy") if name in sys.modules]
+    print(end.code, *heavy)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ("0" if arguments == "--help" else "2")
+
+
+def test_help_says_whole_sentences() -> None:
+    lines = call("-h").stdout.split("Commands:\n")[1].splitlines()
+    assert len(lines) == len(main.commands)
+    for line in lines:
+        assert line.endswith("."), line
+        assert not line.endswith("..."), line
+
+
+def test_a_file_that_is_no_experiment_is_told_what_one_is(tmp_path: Path) -> None:
+    (tmp_path / "wine.csv").write_text("14.23,1.71,2.43\n", "utf-8")
+    done = call("run", tmp_path / "wine.csv")
+    assert done.exit_code == 2
+    assert "wine.csv is not an experiment. An experiment is one of adam, " in done.stderr
+    assert "or an .npz file, as in --set data.name=own.npz" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
-"""The README tells the truth: its Python prints what it says, its commands name files that exist."""
+"""README and CONTRIBUTING tell the truth: the Python prints what they say, every file they name exists."""
 
 import contextlib
 import io
 import re
 from pathlib import Path
 
+import pytest
+
 import thermoment
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text("utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 
 
 def test_the_python_prints_what_the_readme_shows() -> None:
@@ -27,12 +30,37 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     assert commands == ["pip install . && thermoment run\n", "pip install '.[test]' && pytest\n"]
 
 
-def test_every_file_it_names_exists() -> None:
-    tree = README[README.index("## The tree") :]
-    for name in re.findall(r"\b[a-z_]+\.(?:py|md)\b", tree):
-        assert list(ROOT.rglob(name)), name
-    for link in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / link).exists(), link
+@pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_every_link_leads_somewhere(text: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+def tree() -> dict[str, str]:
+    """The tree of CONTRIBUTING: paths and what is said of them. Two spaces of indentation are one folder."""
+    drawn = re.search(r"```text\n(.*?)```", CONTRIBUTING, re.DOTALL)
+    assert drawn is not None
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in drawn[1].splitlines():
+        name, _, comment = line.strip().partition(" ")
+        depth = (len(line) - len(line.lstrip())) // 2
+        above = [*above[:depth], name.rstrip("/")]
+        found["/".join(above)] = comment.strip()
+    return found
+
+
+def test_the_tree_names_files_that_exist_and_says_what_each_is() -> None:
+    for name, comment in tree().items():
+        assert (ROOT / name).exists(), name
+        assert comment or (ROOT / name).is_dir(), name
+
+
+def test_the_tree_is_complete() -> None:
+    patterns = ("src/thermoment/**/*.py", "benchmarks/*.py", "tools/*.py", "examples/*.py", "docs/*.md")
+    files = {path for pattern in patterns for path in ROOT.glob(pattern) if path.stat().st_size}
+    missing = {str(path.relative_to(ROOT)) for path in files} - tree().keys()
+    assert not missing, f"not in the tree of CONTRIBUTING.md: {sorted(missing)}"
 
 
 def test_the_version_is_in_one_place_and_the_citation_agrees() -> None:

@@ -3,7 +3,7 @@
 import errno
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # What computes is imported by the command that needs it, so that help and mistakes come back at once.
 
 _WIDTH = 200
-"""of tables that do not go to a terminal"""
+"""Columns of tables that do not go to a terminal."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -85,33 +85,34 @@ def run(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Do an EXPERIMENT: a name that ships with the package, or a TOML file. The same command resumes it."""
+    """Do an experiment, or resume it.
+
+    EXPERIMENT is a name that ships with the package (`thermoment info` lists them) or a TOML file. The same command
+    goes on where an earlier one was stopped, and gives the same results.
+    """
     chosen = _experiment(experiment, overrides, engine)
     if dry_run:
         _dry_run(chosen, data_dir, as_json)
         return
+    from thermoment._support.progress import on_stderr
     from thermoment.report import terminal as display
     from thermoment.runs import run as runner
     from thermoment.runs.folder import TIMINGS
 
     folder = out or Path("runs") / chosen.name
-    with display.progress() as listener:
+    with on_stderr() as listener:
         results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener, note=_note)
     seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
     click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)
-    if as_json:
-        _print_json(results)
-    else:
-        _print(display.result_tables(results))
-        click.echo(f"\n{folder / 'report.html'}")
+    _show(results, as_json, display.result_tables, f"\n{folder / 'report.html'}")
 
 
 @main.command()
 @click.argument("run", type=_RUN)
 @_reported
 def report(run: Path) -> None:
-    """Make the figures and report.html of a RUN again, from its results.json."""
+    """Make figures and report.html of a RUN again."""
     from thermoment.runs.folder import rewrite_report
 
     click.echo(str(rewrite_report(run)))
@@ -121,7 +122,11 @@ def report(run: Path) -> None:
 @click.argument("run", type=_RUN)
 @_reported
 def verify(run: Path) -> None:
-    """Check a RUN: its files, the checksums of its features, and every number that follows from its predictions."""
+    """Check that a RUN is whole and consistent.
+
+    Its files are compared with their checksums, its features with theirs, and every number that follows from its
+    predictions is derived again.
+    """
     from thermoment.runs.folder import verify as check
 
     problems = check(run)
@@ -138,20 +143,18 @@ def verify(run: Path) -> None:
 @_json_option
 @_reported
 def compare(a: Path, b: Path, as_json: bool) -> None:
-    """Set two runs side by side: settings that differ, accuracies, and exact McNemar tests on the same test images."""
+    """Compare the settings and accuracies of two runs.
+
+    Of runs on the same test images, p is that of an exact McNemar test.
+    """
     from thermoment.report import terminal as display
     from thermoment.runs import compare as comparison
 
-    found = comparison.compare(a, b)
-    if as_json:
-        _print_json(found)
-        return
-    _print(
-        [
-            display.table("settings that differ", ("", a.name, b.name), display.setting_rows(found)),
-            display.table("correct", ("model", a.name, b.name, "difference", "p"), display.accuracy_rows(found)),
-        ]
-    )
+    def tables(found: Any) -> Iterator[Any]:
+        yield display.table("settings that differ", ("", a.name, b.name), display.setting_rows(found))
+        yield display.table("correct", ("model", a.name, b.name, "difference", "p"), display.accuracy_rows(found))
+
+    _show(comparison.compare(a, b), as_json, tables)
 
 
 @main.command()
@@ -164,17 +167,19 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
     from thermoment import data as datasets
     from thermoment.report import terminal as display
 
-    if name is None:
-        places = [(known, place) for known in datasets.NAMES for place in datasets.locate(known, data_dir)]
-        if as_json:
-            _print_json([{"name": known, **asdict(place)} for known, place in places])
-            return
-        rows = [(known, "yes" if place.present else "no", place.where, place.note) for known, place in places]
-        _print([display.table("data sets", ("name", "here", "where", ""), rows)])
+    if name is not None:
+        found = datasets.load(name, data_dir)
+        keys = ("name", "n_train", "n_test", "image_shape", "n_classes", "sha256")
+        facts = {key: getattr(found, key) for key in keys}
+        _show(facts, as_json, after="\n".join(f"{key}: {value}" for key, value in facts.items()))
         return
-    found = datasets.load(name, data_dir)
-    facts = {key: getattr(found, key) for key in ("name", "n_train", "n_test", "image_shape", "n_classes", "sha256")}
-    _print_json(facts) if as_json else click.echo("\n".join(f"{key}: {value}" for key, value in facts.items()))
+
+    def tables(places: Any) -> Iterator[Any]:
+        rows = [(place["name"], "yes" if place["present"] else "no", place["where"], place["note"]) for place in places]
+        yield display.table("data sets", ("name", "here", "where", ""), rows)
+
+    places = [{"name": known, **asdict(at)} for known in datasets.NAMES for at in datasets.locate(known, data_dir)]
+    _show(places, as_json, tables)
 
 
 @main.command()
@@ -183,51 +188,55 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 @_json_option
 @_reported
 def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
-    """Measure every engine here at the paper's size: its speed, its share of the machine's limit, the paper's time."""
-    from thermoment import bench as benchmark
-    from thermoment._engines.choice import engines
-    from thermoment.report import terminal as display
+    """Measure the speed of the engines on this machine.
+
+    At the paper's size: node-steps per second, the share of what the machine could do, the time for the whole paper.
+    """
+    from thermoment._engines.choice import MODULES
 
     for name in names:
-        _check_engine(name, engines())
+        _check_engine(name, MODULES)
+    from thermoment import bench as benchmark
+    from thermoment.report import terminal as display
+
     found = benchmark.measure(names or None, seconds=seconds, report=_note)
-    if as_json:
-        click.echo(found.as_json())
-        return
-    head, rows = found.table()
-    _print([display.table("engines at N = 256, M = 128, 1000 steps", head, rows)])
-    click.echo("\n" + "\n".join(found.notes()))
+
+    def tables(_: Any) -> Iterator[Any]:
+        yield display.table("engines at N = 256, M = 128, 1000 steps", *found.table())
+
+    _show(json.loads(found.as_json()), as_json, tables, "\n" + "\n".join(found.notes()))
 
 
 @main.command()
 @_json_option
 @_reported
 def info(as_json: bool) -> None:
-    """Say what can run here: version, engines, experiments, and where things are kept."""
+    """Say what can run here, and which experiments there are."""
     from thermoment._engines.choice import engines
     from thermoment._support.files import cache_folder
     from thermoment._support.host import environment
     from thermoment.experiments.experiment import shipped
     from thermoment.report import terminal as display
 
-    facts = {"environment": environment("auto"), "cache": str(cache_folder()), "experiments": shipped()}
-    status = engines()
-    if as_json:
-        _print_json({**facts, "engines": {name: found._asdict() for name, found in status.items()}})
-        return
-    click.echo(f"thermoment {thermoment.__version__}, cache in {facts['cache']}")
-    rows = [(name, "yes" if found.can_run else "no", found.note) for name, found in status.items()]
-    _print(
-        [
-            display.table("engines", ("name", "runs here", "on, or why not"), rows),
-            display.table("experiments", ("name", "what it is"), shipped().items()),
-        ]
-    )
+    facts = {
+        "environment": environment("auto"),
+        "cache": str(cache_folder()),
+        "experiments": shipped(),
+        "engines": {name: found._asdict() for name, found in engines().items()},
+    }
+
+    def tables(facts: Any) -> Iterator[Any]:
+        rows = [(name, "yes" if found["can_run"] else "no", found["note"]) for name, found in facts["engines"].items()]
+        yield f"thermoment {thermoment.__version__}, cache in {facts['cache']}"
+        yield display.table("engines", ("name", "runs here", "on, or why not"), rows)
+        yield display.table("experiments", ("name", "what it is"), facts["experiments"].items())
+
+    _show(facts, as_json, tables)
 
 
 def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":
     """The experiment asked for; a mistake in it is wrong usage."""
-    from thermoment._engines.choice import engines
+    from thermoment._engines.choice import MODULES
     from thermoment.experiments.experiment import read
 
     try:
@@ -235,7 +244,7 @@ def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> 
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     chosen = engine or experiment.engine
-    _check_engine(chosen, ["auto", *engines()])
+    _check_engine(chosen, ["auto", *MODULES])
     return replace(experiment, engine=chosen)
 
 
@@ -249,37 +258,34 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
     from thermoment.report import terminal as display
     from thermoment.runs import plan
 
+    def tables(found: Any) -> Iterator[Any]:
+        yield display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items())
+        yield display.table("features on this machine", ("engine", "time"), display.times(found).items())
+
     dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
-    found = plan.plan(experiment, dataset)
-    if as_json:
-        _print_json(asdict(found))
-        return
-    _print(
-        [
-            display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items()),
-            display.table("features on this machine", ("engine", "time"), display.times(found).items()),
-        ]
-    )
+    _show(asdict(plan.plan(experiment, dataset)), as_json, tables)
 
 
 def _note(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
-def _print(tables: Iterable[Any]) -> None:
+def _show(value: Any, as_json: bool, tables: Callable[[Any], Iterable[Any]] = lambda _: (), after: str = "") -> None:
+    """Prints `value` as JSON, or else the tables and lines that `tables` makes of it and a text `after` them."""
+    if as_json:
+        click.echo(json.dumps(value, indent=1))
+        return
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
-    for number, table in enumerate(tables):
+    for number, table in enumerate(tables(value)):
         if number:
-            console.print()
-        console.print(table)
-
-
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=1))
+            click.echo()
+        click.echo(table) if isinstance(table, str) else console.print(table)
+    if after:
+        click.echo(after)
 
 
 if __name__ == "__main__":

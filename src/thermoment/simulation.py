@@ -31,18 +31,18 @@ def simulate(
     """Moments of every node at t_final, for inputs (S, D).
 
     `engine` is a name from `thermoment.engines()`, "auto" for the fastest that samples here, or an engine object with
-    options of its own. `progress` is True for lines on stderr, or a function of (samples done, samples in all).
-    `sample_ids` (S,), 0 to S-1 unless given, choose each sample's noise: a sample with the same
+    options of its own. `progress` is True for a bar or lines on stderr, or a function of (samples done, samples in
+    all). `sample_ids` (S,), 0 to S-1 unless given, choose each sample's noise: a sample with the same
     input and id has the same bits in any batch, and two samples with the same id have the same noise.
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
     found, choice = choose(engine, task)
     found.check(task)
-    report = reporter(progress, task.n_samples)
-    start = time.perf_counter()
-    raw, clip_count, error = found.moments(task, report)
-    seconds = time.perf_counter() - start
+    with reporter(progress, task.n_samples) as report:
+        start = time.perf_counter()
+        raw, clip_count, error = found.moments(task, report)
+        seconds = time.perf_counter() - start
     info = Info(found.name, choice, clip_count, task.protocol.n_steps, seconds, error)
     return Moments(raw, task.protocol.orders, task.protocol.n_replicas, task.sample_ids, info)
 

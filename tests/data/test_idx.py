@@ -89,10 +89,10 @@ class TestFolder:
     @pytest.mark.parametrize("dotted", [False, True])
     def test_every_usual_name(self, tmp_path: Path, gzipped: bool, dotted: bool) -> None:
         files = {name.replace("-idx", ".idx") if dotted else name: data for name, data in TINY.items()}
-        arrays = idx.read_folder(write(tmp_path, files, gzipped=gzipped))
-        assert list(arrays) == list(TINY)
-        assert arrays["train-labels-idx1-ubyte"].tolist() == [2, 0, 1]
-        assert arrays["t10k-images-idx3-ubyte"].tolist() == [[[255, 0], [0, 255]], [[5, 6], [7, 8]]]
+        dataset = idx.read(write(tmp_path / "tiny", files, gzipped=gzipped))
+        assert (dataset.name, dataset.image_shape) == ("tiny", (2, 2))
+        assert (dataset.y_train.tolist(), dataset.y_test.tolist()) == ([2, 0, 1], [1, 0])
+        assert (dataset.x_test * 255).round().tolist() == [[255, 0, 0, 255], [5, 6, 7, 8]]
 
     def test_plain_comes_before_gzipped(self, tmp_path: Path) -> None:
         write(tmp_path, {"t10k-labels.idx1-ubyte": b""})
@@ -106,9 +106,9 @@ class TestFolder:
     def test_what_is_missing_is_named(self, tmp_path: Path) -> None:
         write(tmp_path, {name: TINY[name] for name in list(TINY)[:2]})
         with pytest.raises(ValueError, match="but lacks t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte"):
-            idx.read_folder(tmp_path)
+            idx.read(tmp_path)
 
     def test_a_bad_file_is_named(self, tmp_path: Path) -> None:
         write(tmp_path, TINY | {"t10k-labels-idx1-ubyte": labels(1, 0)[:-1]}, gzipped=True)
         with pytest.raises(ValueError, match=r"^t10k-labels-idx1-ubyte\.gz must hold 2 bytes"):
-            idx.read_folder(tmp_path)
+            idx.read(tmp_path)

@@ -1,15 +1,16 @@
 """Fetching: every byte checked, kept once, asked for no more than needed; what cannot be had is explained."""
 
 import gzip
+import hashlib
 import io
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from http.client import IncompleteRead
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError, URLError
 
+import numpy as np
 import pytest
 
 from support.idx_files import FILES, TINY, write
@@ -21,23 +22,32 @@ ONE, TWO = "https://one.example/mnist/", "https://two.example/"
 OTHER = TINY["t10k-labels-idx1-ubyte"][:-1] + b"\x09"
 
 
+class Response(io.BytesIO):
+    """Stands in for what `urlopen` gives: bytes, and how many where the server says so."""
+
+    length: int | None = None
+
+
 class Web:
     """Stands in for `urlopen`: answers with bytes or an error, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | Exception] = {}
         self.asked: list[str] = []
+        self.says_length = True
 
     def serve(self, where: str, files: Mapping[str, bytes]) -> None:
         self.answers |= {f"{where}{name}.gz": gzip.compress(data) for name, data in files.items()}
 
-    def __call__(self, address: str, timeout: float) -> io.BytesIO:
+    def __call__(self, address: str, timeout: float) -> Response:
         assert timeout > 0
         self.asked.append(address)
         answer = self.answers.get(address, URLError("Name or service not known"))
         if isinstance(answer, Exception):
             raise answer
-        return io.BytesIO(answer)
+        response = Response(answer)
+        response.length = len(answer) if self.says_length else None
+        return response
 
 
 @pytest.fixture(autouse=True)
@@ -97,9 +107,9 @@ class TestMirrors:
             (TimeoutError("timed out"), "timed out"),
             (TimeoutError(), "TimeoutError"),
             (IncompleteRead(b"x", 9), "IncompleteRead"),
-            (gzip.compress(OTHER), f"must have 10 bytes of SHA-256 {FILES[3].sha256}, but has 10 of "),
-            (gzip.compress(TINY[NAMES[3]] + b"\0"), "must unpack to at most 10 bytes"),
-            (gzip.compress(TINY[NAMES[3]])[:-9], "must be a whole gzip file"),
+            (gzip.compress(OTHER, mtime=0), f"must have 10 bytes of SHA-256 {FILES[3].sha256}, but has 10 of "),
+            (gzip.compress(TINY[NAMES[3]] + b"\0", mtime=0), "must unpack to at most 10 bytes"),
+            (gzip.compress(TINY[NAMES[3]], mtime=0)[:-9], "must be a whole gzip file"),
             (b"<html>log in first</html>", "must unpack to at most 10 bytes"),
             (b"", "but has 0 of e3b0c442"),
         ],
@@ -119,16 +129,41 @@ class TestMirrors:
         web.answers = dict(zip(addresses(ONE, NAMES), TINY.values(), strict=True))
         assert fetch("mnist") == TINY
 
-    def test_a_terminal_is_told_and_a_log_is_not(self, web: Web, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("says_length", [True, False])
+    def test_a_listener_is_told_every_part_and_stderr_nothing(
+        self, web: Web, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], says_length: bool
+    ) -> None:
+        web.says_length = says_length
+        monkeypatch.setattr(sources, "_PART", 32)
+        noise = np.random.default_rng(0).bytes(4000)
+        data = TINY[NAMES[0]] + noise
+        file = File(NAMES[0], len(data), hashlib.sha256(data).hexdigest())
+        web.answers[f"{ONE}{NAMES[0]}.gz"] = packed = gzip.compress(data)
+        told: list[tuple[str, int, int]] = []
+        assert dict(Mirror(ONE).read([file], lambda what, done, total, _="": told.append((what, done, total)))) == {
+            file: data
+        }
+        kilobytes = -(-len(packed) // 1000)
+        total = kilobytes if says_length else -(-(len(data) + sources._GZIP_ADDS) // 1000)
+        assert {(what, total) for what, _, total in told} == {(f"{ONE}{NAMES[0]}.gz, kB", total)}
+        assert [done for _, done, _ in told] == [-(-min(32 * k, len(packed)) // 1000) for k in range(len(told))]
+        assert told[-1][1] == kilobytes
+        assert capsys.readouterr() == ("", "")
+
+    def test_stderr_is_told_where_no_listener_is(self, web: Web, capsys: pytest.CaptureFixture[str]) -> None:
+        web.serve(TWO, TINY)
+        fetch("mnist")
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == [f"{address}, kB: {done}/1" for address in addresses(TWO, NAMES) for done in (0, 1)]
+        fetch("mnist")
+        assert capsys.readouterr() == ("", ""), "nothing is downloaded again"
+
+    def test_a_listener_is_told_instead(self, web: Web, capsys: pytest.CaptureFixture[str]) -> None:
         web.serve(ONE, TINY)
-        log, terminal = io.StringIO(), io.StringIO()
-        terminal.isatty = lambda: True  # type: ignore[method-assign]
-        for stream in (log, terminal):
-            monkeypatch.setattr(sys, "stderr", stream)
-            fetch("mnist")
-            shutil.rmtree(cache)
-        assert log.getvalue() == ""
-        assert terminal.getvalue().splitlines() == [f"Fetching {address}" for address in addresses(ONE, NAMES)]
+        told: list[str] = []
+        load("mnist", listener=lambda what, *_: told.append(what))
+        assert set(told) == {f"{address}, kB" for address in addresses(ONE, NAMES)}
+        assert capsys.readouterr() == ("", "")
 
 
 class TestCache:
@@ -253,6 +288,7 @@ class TestLocate:
         places = locate("mnist")
         assert [place.where for place in places] == [str(cache), ONE, TWO, "npm package tiny-data@1.0.0"]
         assert not any(place.present for place in places)
+        assert {place.note for place in places[1:]} == {"would be downloaded from there"}
         assert web.asked == []
 
     def test_in_the_cache(self, cache: Path) -> None:

@@ -1,12 +1,16 @@
 """Experiments: strict reading, overrides, repeats, variants, and back to TOML."""
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from thermoment._support.files import write_whole
 from thermoment.experiments.experiment import Experiment, read, shipped, to_toml
 from thermoment.learning.options import Stage
+from thermoment.results.naming import ModelKey, readout_file
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -105,7 +109,7 @@ reservoirs."*".stages = []
             "another reservoir of 256 nodes for B",
         ),
         ("reservoirs.K1.name=K2", "each with a name of its own"),
-        ("reservoirs.K1.name=../x", "`name` must be a name of letters"),
+        ("reservoirs.K1.name=../x", "`name` must be a name of at most 64 letters"),
         ("reservoirs=[]", "at least one"),
         (
             "reservoirs.K1.stages=[{surrogate='mean', epochs=1}]",
@@ -124,6 +128,74 @@ def test_mistakes_are_named(override: str, message: str) -> None:
         read("paper", [override])
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("variants.x=3", "Argument `variants.x` must be a table of what it changes, but was 3."),
+        ("variants.x=[1, 2]", "Argument `variants.x` must be a table of what it changes, but was [1, 2]."),
+        ("variants.x='y'", "Argument `variants.x` must be a table of what it changes, but was 'y'."),
+        ("variants=[1]", "Key `variants` must be a table, but was [1]."),
+        ("variants.figures={}", "`variants` must have names that no other folder of a run has, but was 'figures'."),
+        ("variants.Figures={}", "`variants` must have names that no other folder of a run has, but was 'Figures'."),
+        ("variants.repeat-1={}", "`variants` must have names that no other folder of a run has, but was 'repeat-1'."),
+        ("variants.reservoirs.repeats=2", "names that no other folder of a run has, but was 'reservoirs'."),
+        ("variants.readouts.repeats=2", "names that no other folder of a run has, but was 'readouts'."),
+        ("description=" + "[" * 5000 + "]" * 5000, "paper.toml: Tables or lists are nested too deeply."),
+        ("variants.x=" + "{a=" * 400 + "1" + "}" * 400, "nested too deeply."),
+        (".".join("a" * 3000) + "=1", "paper.toml: Tables or lists are nested too deeply."),
+        ("dynamics.J2=1e300", "Key `dynamics.J2` must be at most 1e+30 in magnitude, but was 1e+300."),
+        ("dynamics.J2=-1e31", "Key `dynamics.J2` must be at most 1e+30 in magnitude, but was -1e+31."),
+        ("dynamics.J2=" + "9" * 400, "Key `dynamics.J2` must be at most 1e+30 in magnitude, but was about 10^400."),
+        ("reservoirs.*.s_W=1e308", "Key `reservoirs[0].s_W` must be at most 1e+30 in magnitude, but was 1e+308."),
+        ("dynamics.J2=" + "9" * 5000, "Key `dynamics.J2` must be a number, but was '9999"),
+        ("protocol.seed=" + "9" * 400, "`seed` must be an integer from 0 to 4294967295, but was about 10^400."),
+        ("protocol.orders=" + "9" * 400, "Key `protocol.orders` must be a list, but was about 10^400."),
+        ("name=" + "x" * 65, "`name` must be a name of at most 64 letters, digits, - and _, but was 'xxxx"),
+        ("reservoirs.K1.name=" + "x" * 65, "`name` must be a name of at most 64 letters"),
+        ("variants." + "x" * 65 + "={}", "`variants` must be a name of at most 64 letters"),
+        (
+            "variants." + "x" * 60 + "={}",
+            "`name` must be a name of at most 64 letters, digits, - and _, but was 'paper-x",
+        ),
+        (
+            "reservoirs=[" + ",".join(f"{{name='{c * 64}', seed=1}}" for c in "abc") + "]",
+            "`reservoirs` must have names of at most 180 characters together, but was aaaa",
+        ),
+    ],
+)
+def test_what_no_run_could_do_is_one_short_sentence(override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        read("paper", [override])
+    assert type(caught.value) is ValueError
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_the_longest_names_fit_the_longest_file(tmp_path: Path) -> None:
+    names = ("a" * 64, "b" * 64, "c" * 50)
+    experiment = read("paper", [f"reservoirs.{number}.name={name}" for number, name in enumerate(names)])
+    joined = ModelKey(tuple(plan.name for plan in experiment.reservoirs), tuple(range(1, 9)), readout="converged")
+    write_whole(tmp_path / readout_file(joined), b"")
+
+
+@pytest.mark.parametrize("text", ["\x7f", "\0\t\n\r\\", "\"quoted\" 'twice'", "é 雪 \U0001f600", "[a]\n b = 1 # c", ""])
+def test_any_description_comes_back_from_toml(text: str, tmp_path: Path) -> None:
+    experiment = replace(read("best-digits"), description=text, variants={"one": {"description": text, "repeats": 2}})
+    (tmp_path / "again.toml").write_bytes(to_toml(experiment).encode())
+    assert read(tmp_path / "again.toml") == experiment
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("wine.csv", b"14.23,1.71\n"), ("wine.npz", b"PK\x03\x04\xff"), ("a", b"x")]
+)
+def test_a_file_that_is_no_experiment_is_told_what_one_is(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        ValueError, match=f"{name} is not an experiment. An experiment is one of adam, .* or a TOML file"
+    ):
+        read(tmp_path / name)
+
+
 def test_a_file_that_is_not_there_or_not_toml(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no experiment 'papr'.*Did you mean paper\?"):
         read("papr")
@@ -132,6 +204,9 @@ def test_a_file_that_is_not_there_or_not_toml(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = ", "utf-8")
     with pytest.raises(ValueError, match="is not TOML"):
         read(tmp_path / "bad.toml")
+    (tmp_path / "long.toml").write_text(f"repeats = {'9' * 5000}", "utf-8")
+    with pytest.raises(ValueError, match=r"long.toml: An integer has too many digits\.$"):
+        read(tmp_path / "long.toml")
 
 
 def test_the_name_is_the_files_own(tmp_path: Path) -> None:

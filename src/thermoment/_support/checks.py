@@ -7,16 +7,34 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_LONGEST = 300
+"""Characters of a value that a message shows."""
+
 
 def invalid(argument: str, must: str, was: object) -> ValueError:
     """The error for a bad argument: "Argument `dt` must be positive, but was -1.0."."""
-    return ValueError(f"Argument `{argument}` must {must}, but was {was}.")
+    return ValueError(f"Argument `{argument}` must {must}, but was {shown(was)}.")
+
+
+def shown(value: object) -> str:
+    """`value` as a message shows it: a huge integer by its size, and nothing longer than a few lines."""
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return f"about {'-' if value < 0 else ''}10^{int(math.log10(abs(value)))}"
+    try:
+        text = str(value)
+    except (ValueError, RecursionError):  # a list that holds an integer of thousands of digits, or itself
+        return f"a {type(value).__name__} too long to show"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def check_real(argument: str, value: Any) -> float:
-    """`value` as a finite float."""
+    """`value` as a finite float. The text of a number is no number."""
     try:
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError
         number = float(value)
+    except OverflowError:
+        raise invalid(argument, "be within the range of a float", value) from None
     except (TypeError, ValueError):
         raise invalid(argument, "be a real number", repr(value)) from None
     if not math.isfinite(number):
@@ -64,9 +82,17 @@ def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
 
 
 def check_shape(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[Any]:
-    """`value` as an array of real numbers of `shape`, in whatever type they come."""
+    """`value` as an array of real numbers of `shape`, in whatever type of NumPy they come.
+
+    The short floats of JAX, such as bfloat16 and float8, become float32. A masked cell has no value and is refused.
+    """
+    if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+        where = tuple(int(i) for i in np.argwhere(value.mask)[0])
+        raise invalid(argument, "have a value in every cell", f"masked at index {where}")
     try:
         array = np.asarray(value)
+        if array.dtype.isbuiltin == 2 and np.can_cast(array.dtype, np.float32):  # 2: a type that another library added
+            array = array.astype(np.float32)
         if array.dtype.kind not in "fiub":
             raise TypeError
     except (TypeError, ValueError):

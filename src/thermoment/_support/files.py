@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from platformdirs import user_cache_path
 
 # safetensors is imported where it is used, so that a machine without it can still simulate.
 
@@ -50,11 +51,9 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
 
 
 def cache_folder() -> Path:
-    """$THERMOMENT_CACHE, else thermoment/ in $XDG_CACHE_HOME or ~/.cache."""
+    """$THERMOMENT_CACHE, else thermoment/ where the system keeps caches: on Linux $XDG_CACHE_HOME or ~/.cache."""
     own = os.environ.get("THERMOMENT_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
+    return Path(own) if own else user_cache_path("thermoment", appauthor=False)
 
 
 def read_tensors(

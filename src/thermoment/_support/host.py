@@ -1,4 +1,4 @@
-"""What a measurement was made on: processor, cores, accelerator, versions."""
+"""What a result was made on: the machine and the versions of the software."""
 
 import platform
 import sys
@@ -6,43 +6,42 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from thermoment import __version__
 from thermoment._support.threads import cores
-
-
-def describe(*packages: str) -> dict[str, str | int]:
-    """The machine and the software, for the head of a result; with the versions of `packages` that are installed."""
-    return {
-        "processor": _processor(),
-        "cores": cores(),
-        "accelerator": ", ".join(d.device_kind for d in jax.local_devices() if d.platform != "cpu") or "none",
-        "python": platform.python_version(),
-        "thermoment": __version__,
-        **{name: found for name in ("numpy", "jax", *packages) if (found := _version(name))},
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if sys.platform == "linux" else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
 
 _PACKAGES = ("jax", "jaxlib", "matplotlib", "numpy", "optax", "scikit-learn", "scipy", "zarr")
 
 
 def environment(engine: str) -> dict[str, Any]:
-    """What numbers may depend on beside the experiment: versions and the machine."""
+    """What the numbers of a run may depend on beside its experiment: versions, architecture, operating system."""
+    return {
+        "thermoment": __version__,
+        "engine": engine,
+        "python": platform.python_version(),
+        "packages": versions(*_PACKAGES),
+        "machine": platform.machine(),
+        "system": platform.platform(),
+    }
+
+
+def describe(*packages: str) -> dict[str, str | int]:
+    """The machine and the software, for the head of a measurement; with the versions of `packages` that are installed.
+
+    Asks JAX for the accelerator, and so starts it.
+    """
+    found = versions("numpy", "jax", *packages)
+    return {
+        "processor": _processor(),
+        "cores": cores(),
+        "accelerator": accelerator(),
+        "python": platform.python_version(),
+        "thermoment": __version__,
+        **{name: number for name, number in found.items() if number is not None},
+    }
+
+
+def versions(*packages: str) -> dict[str, str | None]:
+    """The version of each package, None where it is not installed."""
 
     def installed(name: str) -> str | None:
         try:
@@ -50,11 +49,18 @@ def environment(engine: str) -> dict[str, Any]:
         except PackageNotFoundError:
             return None
 
-    return {
-        "thermoment": __version__,
-        "engine": engine,
-        "python": platform.python_version(),
-        "packages": {name: installed(name) for name in _PACKAGES},
-        "machine": platform.machine(),
-        "system": platform.platform(),
-    }
+    return {name: installed(name) for name in packages}
+
+
+def accelerator() -> str:
+    """The kind of each device that JAX has beside the processor, or "none". Starts JAX."""
+    import jax
+
+    return ", ".join(device.device_kind for device in jax.local_devices() if device.platform != "cpu") or "none"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if sys.platform == "linux" else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

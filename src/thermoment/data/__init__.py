@@ -10,12 +10,11 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
-from thermoment.data import idx
+from thermoment._support.progress import Listener
+from thermoment.data import idx, npz
 from thermoment.data.dataset import Dataset
-from thermoment.data.npz import assemble, from_npz, grey
 from thermoment.data.sources import KNOWN, candidates, fetch
 
 NAMES = ("digits", *KNOWN)
@@ -29,27 +28,29 @@ class Place:
 
     where: str
     present: bool
-    """It has the whole data set, checked. Nothing on the network is asked, so nothing there is present."""
+    """It has the whole data set, checked. The network is not asked, so nothing there is present."""
     note: str
 
 
-def load(name: str | PathLike[str], data_dir: str | PathLike[str] | None = None) -> Dataset:
+def load(
+    name: str | PathLike[str], data_dir: str | PathLike[str] | None = None, *, listener: Listener | None = None
+) -> Dataset:
     """The data set `name`: one of `NAMES`, else the path of a folder of IDX files or of an .npz file.
 
     `digits` comes with scikit-learn: 8 x 8, the first 1297 to learn from, the last 500 to be judged by. The files of
     `mnist` and `fashion-mnist` are looked for in `data_dir` or in $THERMOMENT_DATA (in a part of it called like the
     data set, or in itself) and nowhere else if either is given; else in the user's cache; else they are downloaded into
-    it. An .npz file holds x_train, y_train, x_test, y_test, with x (S, D) or (S, height, width) or of more dimensions.
+    it, and `listener` is told how far; without one, stderr shows it. An .npz file holds x_train, y_train, x_test,
+    y_test, with x (S, D) or (S, height, width) or of more dimensions.
     """
     name = os.fspath(name)
     if name == "digits":
         return _digits()
     if name in KNOWN:
-        files = fetch(name, data_dir)
-        return _from_idx(name, {file: idx.parse(files[file], file, n_dims) for file, n_dims in idx.NAMES.items()})
+        return idx.from_files(name, fetch(name, data_dir, listener))
     path = _path(name)
     try:
-        return _from_idx(path.name, idx.read_folder(path)) if path.is_dir() else from_npz(path)
+        return idx.read(path) if path.is_dir() else npz.read(path)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -64,7 +65,7 @@ def locate(name: str | PathLike[str], data_dir: str | PathLike[str] | None = Non
     places = []
     for source in candidates(name, data_dir):
         if source.remote:
-            places.append(Place(source.where, False, "not asked"))
+            places.append(Place(source.where, False, "would be downloaded from there"))
             continue
         try:
             count = sum(1 for _ in source.read(KNOWN[name].files))
@@ -88,8 +89,3 @@ def _digits() -> Dataset:
     x, y = (data.data / 16).astype(np.float32), data.target
     train, test = slice(_DIGITS_TRAIN), slice(_DIGITS_TRAIN, None)
     return Dataset("digits", x[train], y[train], x[test], y[test], (8, 8))
-
-
-def _from_idx(name: str, arrays: dict[str, NDArray[np.uint8]]) -> Dataset:
-    x_train, y_train, x_test, y_test = (arrays[file] for file in idx.NAMES)
-    return assemble(name, grey(x_train), y_train, grey(x_test), y_test)

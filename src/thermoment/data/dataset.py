@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.checks import check_integer, invalid
+from thermoment._support.checks import check_integer, check_shape, invalid
 
 MOST_CLASSES = 2**16
-"""A label past this is some other number, and a readout has a row for every class."""
+"""A label of this or more is some other number, not a class: a readout has a row for every class."""
 
-_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+"""The arrays of a data set, by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Dataset:
     def sha256(self) -> str:
         """Of the four arrays: for each a line of name, type and shape, then its little-endian bytes. Hexadecimal."""
         digest = hashlib.sha256()
-        for name in _ARRAYS:
+        for name in ARRAYS:
             array = getattr(self, name)
             array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
@@ -82,12 +83,36 @@ class Dataset:
         )
 
 
+def from_images(
+    name: str, x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any]
+) -> Dataset:
+    """A data set of images (S, ...), and what holds for a whole one but need not for its first few."""
+    shape = x_train.shape[1:]
+    if not shape or 0 in x_train.shape:
+        raise ValueError(f"Argument `x_train` must have shape (S, D) or (S, ...), but has shape {x_train.shape}.")
+    if x_test.shape[1:] != shape or not len(x_test):
+        wanted = ", ".join(("S", *map(str, shape)))
+        raise ValueError(f"Argument `x_test` must have shape ({wanted}), but has shape {x_test.shape}.")
+    x_train, x_test = (x.reshape(len(x), -1) for x in (x_train, x_test))
+    dataset = Dataset(name, x_train, y_train, x_test, y_test, shape)
+    known, asked = int(dataset.y_train.max()), int(dataset.y_test.max())
+    if asked > known:
+        raise invalid("y_test", f"have labels up to {known}, the largest of y_train", f"{asked} at the largest")
+    return dataset
+
+
+def grey(levels: NDArray[Any]) -> NDArray[np.float32]:
+    """Pixels in [0, 1] from integers of 0 to 255."""
+    x: NDArray[np.float32] = np.divide(levels, np.float32(255), dtype=np.float32, casting="unsafe")
+    x.flags.writeable = False
+    return x
+
+
 def _pixels(argument: str, value: Any, n_inputs: int) -> NDArray[np.float32]:
     x = np.asarray(value)
     if x.dtype.kind != "f":
         raise invalid(argument, "be floats in [0, 1]", f"of type {x.dtype}")
-    if x.ndim != 2 or x.shape[1] != n_inputs or not len(x):
-        raise ValueError(f"Argument `{argument}` must have shape (S, {n_inputs}), but has shape {x.shape}.")
+    x = check_shape(argument, value, ("S", n_inputs))
     if not (x.min() >= 0 and x.max() <= 1):  # so written, NaN fails it
         where = tuple(int(i) for i in np.argwhere(~((x >= 0) & (x <= 1)))[0])
         raise invalid(argument, "lie in [0, 1]", f"{x[where]} at index {where}")
@@ -98,8 +123,7 @@ def _labels(argument: str, value: Any, count: int) -> NDArray[np.int64]:
     y = np.asarray(value)
     if y.dtype.kind not in "iu":
         raise invalid(argument, "be integers", f"of type {y.dtype}")
-    if y.shape != (count,):
-        raise ValueError(f"Argument `{argument}` must have shape ({count},), a label each, but has shape {y.shape}.")
+    y = check_shape(argument, value, (count,))
     if y.min() < 0 or y.max() >= MOST_CLASSES:
         where = int(np.flatnonzero((y < 0) | (y >= MOST_CLASSES))[0])
         raise invalid(argument, f"be labels from 0 to {MOST_CLASSES - 1}", f"{y[where]} at index {where}")

@@ -4,11 +4,14 @@ import gzip
 import math
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from thermoment.data.dataset import Dataset, from_images, grey
 
 NAMES = {
     "train-images-idx3-ubyte": 3,
@@ -32,18 +35,29 @@ def find(folder: Path, name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def read_folder(folder: Path) -> dict[str, NDArray[np.uint8]]:
-    """The arrays of the four files in `folder`."""
+def read(folder: Path) -> Dataset:
+    """The data set in the four files of `folder`, with the folder's name."""
     found = {name: find(folder, name) for name in NAMES}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         raise ValueError(f"It must hold {', '.join(NAMES)}, plain or gzipped (.gz), but lacks {', '.join(missing)}.")
-    arrays = {}
+    files = {}
     for name, path in found.items():
         assert path is not None
         with open(path, "rb") as file:
-            arrays[name] = parse(unpack(file, path.name), path.name, NAMES[name])
-    return arrays
+            files[name] = path.name, unpack(file, path.name)
+    return _dataset(folder.name, files)
+
+
+def from_files(name: str, files: Mapping[str, bytes]) -> Dataset:
+    """The data set called `name` in the unpacked bytes of the four files."""
+    return _dataset(name, {file: (file, data) for file, data in files.items()})
+
+
+def _dataset(name: str, files: Mapping[str, tuple[str, bytes]]) -> Dataset:
+    arrays = {file: parse(files[file][1], files[file][0], n_dims) for file, n_dims in NAMES.items()}
+    x_train, y_train, x_test, y_test = (arrays[file] for file in NAMES)
+    return from_images(name, grey(x_train), y_train, grey(x_test), y_test)
 
 
 def unpack(file: IO[bytes], where: str, most: int = MOST_BYTES) -> bytes:

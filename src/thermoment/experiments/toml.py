@@ -1,12 +1,16 @@
 """Frozen dataclasses from strict TOML tables, and back: an unknown key or a wrong type is an error, not a guess."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from thermoment._support.checks import shown
+
+_LARGEST = 1e30
+"""No number of an experiment is larger, but infinity. Its powers and products stay within the range of a float."""
 
 
 def build(kind: Any, value: Any, where: str = "") -> Any:
@@ -29,7 +33,13 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
         return value
     if origin is Literal:
         return value  # the dataclass checks the choices itself, and names them
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    return _build_plain(kind, value, where)
+
+
+def _build_plain(kind: type, value: Any, where: str) -> Any:
+    if kind is float and type(value) in (int, float):
+        if abs(value) > _LARGEST and value not in (math.inf, -math.inf):
+            raise _wrong(where, f"at most {_LARGEST:g} in magnitude", value)
         return float(value)
     if type(value) is not kind:
         names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
@@ -68,7 +78,7 @@ def _build_dataclass(kind: type, value: Any, where: str) -> Any:
 
 
 def _wrong(where: str, must: str, was: Any) -> ValueError:
-    return ValueError(f"Key `{where}` must be {must}, but was {was!r}.")
+    return ValueError(f"Key `{where}` must be {must}, but was {shown(was if isinstance(was, int) else repr(was))}.")
 
 
 def as_table(value: Any) -> Any:
@@ -81,29 +91,3 @@ def as_table(value: Any) -> Any:
         return [tidy(item) for item in value] if isinstance(value, list | tuple) else value
 
     return tidy(plain)
-
-
-def lines(table: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The TOML of a table: values first, then tables, then lists of tables."""
-    values, inner = [], []
-    for key, item in table.items():
-        name = key if all(c.isalnum() or c in "-_" for c in key) else json.dumps(key)
-        if isinstance(item, Mapping):
-            body = lines(item, f"{prefix}{name}.")
-            inner += ["", f"[{prefix}{name}]", *body] if body else []
-        elif isinstance(item, list) and item and isinstance(item[0], Mapping) and not prefix:
-            for entry in item:
-                inner += ["", f"[[{name}]]", *lines(entry, f"{name}.")]
-        else:
-            values.append(f"{name} = {_scalar(item)}")
-    return values + inner
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_scalar(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_scalar, value)) + "]"
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return json.dumps(value, ensure_ascii=False)

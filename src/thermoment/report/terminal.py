@@ -1,74 +1,13 @@
-"""What a person sees of a run: bars with rates and time left on a terminal, plain lines in a log, tables at the end."""
+"""What a person sees of a run on a terminal: tables of its results, of its settings, of what it would cost."""
 
 import math
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from thermoment._support.progress import Listener
 from thermoment.report.formatting import duration
-from thermoment.runs.plan import Plan
-
-_SECONDS_BETWEEN_LINES = 10.0
-
-
-@contextmanager
-def progress() -> Iterator[Listener]:
-    """A listener for `runner.run`: on stderr, as bars on a terminal and as lines elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines()
-        return
-    name, speed = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[rate]}"))
-    columns = (name, BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
-    with Progress(*columns, console=console) as bars:
-        tasks: dict[str, TaskID] = {}
-        starts: dict[str, float] = {}
-
-        def show(what: str, done: int, total: int, detail: str = "", /) -> None:
-            if what not in tasks or bars.tasks[tasks[what]].total != total or bars.tasks[tasks[what]].completed > done:
-                tasks[what], starts[what] = bars.add_task(what, total=total, rate=""), time.perf_counter()
-            rate = _rate(done, time.perf_counter() - starts[what])
-            bars.update(tasks[what], completed=done, rate=", ".join(filter(None, (rate, detail))))
-
-        yield show
-
-
-def _lines() -> Listener:
-    """Plain lines: the start and the end of everything, and every ten seconds how far it is."""
-    current, before, start, latest = "", 0, 0.0, 0.0
-
-    def show(what: str, done: int, total: int, detail: str = "", /) -> None:
-        nonlocal current, before, start, latest
-        now = time.perf_counter()
-        anew = what != current or done < before  # the next repeat has the same name
-        current, before = what, done
-        if anew:
-            start = latest = now
-        elif done < total and now - latest < _SECONDS_BETWEEN_LINES:
-            return
-        latest = now
-        elapsed = now - start
-        left = f", {elapsed * (total - done) / done:.0f} s left" if 0 < done < total and elapsed > 1 else ""
-        facts = ", ".join(filter(None, (f"{_rate(done, elapsed)}{left}", detail)))
-        sys.stderr.write(f"{what}: {done}/{total} {facts}".rstrip() + "\n")
-        sys.stderr.flush()
-
-    return show
-
-
-def _rate(done: int, seconds: float) -> str:
-    if not done or seconds < 0.5:
-        return ""
-    rate = done / seconds
-    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
 
 
 def result_tables(results: Mapping[str, Any]) -> Iterator[Table]:
@@ -126,21 +65,21 @@ def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Tab
     return made
 
 
-def times(found: Plan) -> dict[str, str]:
-    """The time on every engine as it is shown, or why it cannot."""
-    return {name: value if isinstance(value, str) else duration(value) for name, value in found.seconds.items()}
+def times(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The time on every engine as it is shown, or why it cannot; `plan` has the fields of runs.plan.Plan."""
+    return {name: value if isinstance(value, str) else duration(value) for name, value in plan["seconds"].items()}
 
 
-def rows(found: Plan) -> dict[str, str]:
-    """The plan as it is shown: what, and how much."""
-    sampled = "" if math.isinf(found.node_steps) else f"{found.node_steps:.2e}"
+def rows(plan: Mapping[str, Any]) -> dict[str, str]:
+    """What an experiment would compute as it is shown: what, and how much."""
+    sampled = "" if math.isinf(plan["node_steps"]) else f"{plan['node_steps']:.2e}"
     return {
-        "images through a reservoir": f"{found.n_images:,}",
+        "images through a reservoir": f"{plan['n_images']:,}",
         "node-steps, if sampled": sampled or "infinitely many replicas: only meanfield",
-        "epochs of training, times reservoirs": f"{found.epochs:,}",
-        "readouts": f"{found.n_readouts:,}",
-        "chunks of features": f"{found.chunks:,}",
-        "disk for features": f"{found.disk_bytes / 1e6:,.0f} MB",
+        "epochs of training, times reservoirs": f"{plan['epochs']:,}",
+        "readouts": f"{plan['n_readouts']:,}",
+        "chunks of features": f"{plan['chunks']:,}",
+        "disk for features": f"{plan['disk_bytes'] / 1e6:,.0f} MB",
     }
 
 

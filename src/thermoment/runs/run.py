@@ -40,7 +40,8 @@ def run(
     shared = Path(store) if store is not None else target.resolve().parent / ".stages"
     context = Context(shared, listener, note)
     with context.timed("data"):
-        dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+        whole = data.load(experiment.data.name, data_dir, listener=listener)
+        dataset = whole.first(experiment.data.n_train, experiment.data.n_test)
     check(experiment, dataset)
     clean(shared)
     # Two runs that write to one folder take turns.

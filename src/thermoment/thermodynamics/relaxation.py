@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh_tridiagonal
 
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
@@ -71,6 +70,8 @@ def _slowest_rate(dynamics: Dynamics) -> float:
 
     The gap of the Fokker-Planck operator: hops between neighbouring cells that obey detailed balance make it symmetric.
     """
+    from scipy.linalg import eigh_tridiagonal  # takes longer to import than the rest of the package
+
     lowest = float(dynamics.stationary_point(0.0))
     end = 2 * lowest + math.sqrt(dynamics.kT)
     while dynamics.potential(end) < dynamics.potential(lowest) + _TAIL_KT * dynamics.kT:

@@ -1,0 +1,19 @@
+"""No test reads or writes the user's files: all tests of a run share a new cache, and no folder is set from outside."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A new cache, shared by the parallel workers of one run, so that tables are built once."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THERMOMENT_CACHE", str(cache))
+        patch.delenv("THERMOMENT_DATA", raising=False)
+        patch.delenv("THERMOMENT_STORE", raising=False)
+        yield cache
