@@ -228,8 +228,8 @@ def _launch(
     Nothing but the kernel runs on the GPU's cores: it fills them, so whatever is asked of them for one chunk of samples
     waits for the other's kernel, and the host with it.
     """
-    protocol, dynamics = task.protocol, task.dynamics
-    mu_dt = dynamics.mu * protocol.dt
+    protocol = task.protocol
+    mu_dt, linear, cubic, sigma = task.step.uniform()
     S, blocks, n_orders = len(samples), math.ceil(task.n_replicas / ROWS), len(protocol.orders)
     column = np.argsort(_node_of_column())[: task.n_nodes]
     drive = np.zeros((S, WIDTH), np.float32)
@@ -254,9 +254,9 @@ def _launch(
         ("n_nodes", task.n_nodes),
         ("n_steps", protocol.n_steps),
         ("orders", sum(1 << (p - 1) for p in protocol.orders)),
-        ("linear", 1 - 2 * mu_dt * dynamics.J2),
-        ("cubic", -4 * mu_dt * dynamics.J4),
-        ("log_scale", -2 * math.log(2) * 2 * mu_dt * dynamics.kT),
+        ("linear", 1 + linear),
+        ("cubic", cubic),
+        ("log_scale", -2 * math.log(2) * sigma**2),
         ("clip", clip_at),
         ("unit", 2.0**-power),
         ("limit", int(np.float16(clip_at).view(np.uint16))),

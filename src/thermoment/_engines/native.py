@@ -62,8 +62,8 @@ class Native:
         check_samples(task)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        dynamics, protocol = task.dynamics, task.protocol
-        mu_dt = dynamics.mu * protocol.dt
+        protocol = task.protocol
+        mu_dt, linear, cubic, sigma = task.step.uniform()
         isa, _, has_bfloat16 = self._kernel()
         raw = np.empty((task.n_samples, len(protocol.orders), task.n_nodes))
         clip_count = run(
@@ -78,9 +78,9 @@ class Native:
             seed=protocol.seed,
             stream=task.stream,
             mu_dt=mu_dt,
-            J2=dynamics.J2,
-            J4=dynamics.J4,
-            sigma=np.sqrt(2 * mu_dt * dynamics.kT),
+            linear=linear,
+            cubic=cubic,
+            sigma=sigma,
             clip=protocol.clip,
             n_threads=self._threads(),
             raw=raw,
@@ -134,7 +134,7 @@ def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
     rounding = 2.0**-9 * np.linalg.norm(task.W, axis=1).max() * np.hypot(x, width)
     # The exponent is cut where the answer is no in any case.
     growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * protocol.t_final, 0, 100))
-    off = rest_period * dynamics.mu * protocol.dt * rounding * growth
+    off = rest_period * task.step.mu_dt.max() * rounding * growth
     return np.asarray(blurred & never_clipped & (off <= _TOLERANCE))
 
 

@@ -67,14 +67,12 @@ class Reference:
 
 def trajectory(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tuple[Array, int]]:
     """Sample `s`, step by step: the state (replicas, N) after each, and how many updates were clipped so far."""
-    dynamics, protocol = task.dynamics, task.protocol
-    mu_dt = dynamics.mu * protocol.dt
-    sigma = np.sqrt(2 * mu_dt * dynamics.kT)
+    protocol, step = task.protocol, task.step
     x = np.zeros((len(replicas), task.n_nodes))
     clipped = 0
     for n in range(protocol.n_steps):
         xi = normals(n, replicas, task.n_nodes, int(task.sample_ids[s]), protocol.seed, task.stream)
-        x = x + mu_dt * (dynamics.force(x, task.drive[s]) + x @ task.W.T) + sigma * xi
+        x = x + step.mu_dt * (task.dynamics.force(x, task.drive[s]) + x @ task.W.T) + step.sigma * xi
         clipped += int(np.count_nonzero(np.abs(x) > protocol.clip))
         x = np.clip(x, -protocol.clip, protocol.clip)
         yield x, clipped

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
@@ -16,6 +17,29 @@ from thermoment.protocol import Protocol
 Array = NDArray[np.float64]
 Report = Callable[[int], None]
 """Called with the number of samples finished so far."""
+
+
+class Step(NamedTuple):
+    """The coefficients of one Euler step, each of shape (N,), a number for every node:
+
+    x <- x + linear x + cubic x^3 + mu_dt (h + W x) + sigma xi
+    """
+
+    mu_dt: Array
+    """mu dt"""
+    linear: Array
+    """-2 mu dt J2"""
+    cubic: Array
+    """-4 mu dt J4"""
+    sigma: Array
+    """sqrt(2 mu dt kT)"""
+
+    def uniform(self) -> tuple[float, float, float, float]:
+        """mu_dt, linear, cubic and sigma as single numbers, for an engine whose nodes are all alike."""
+        if any(np.ptp(values) for values in self):
+            raise invalid("dynamics", "be the same for all nodes for this engine", "different between nodes")
+        mu_dt, linear, cubic, sigma = (float(values[0]) for values in self)
+        return mu_dt, linear, cubic, sigma
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +67,13 @@ class Task:
     @property
     def n_replicas(self) -> int:
         return int(self.protocol.n_replicas)
+
+    @cached_property
+    def step(self) -> Step:
+        """What every engine multiplies by in a step; formed here and nowhere else."""
+        dynamics = self.dynamics
+        mu_dt = np.full(self.n_nodes, dynamics.mu * self.protocol.dt)
+        return Step(mu_dt, -2 * mu_dt * dynamics.J2, -4 * mu_dt * dynamics.J4, np.sqrt(2 * mu_dt * dynamics.kT))
 
 
 class Outcome(NamedTuple):

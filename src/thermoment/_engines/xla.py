@@ -105,8 +105,7 @@ class Xla:
             k = number % len(devices)
             wanted = samples.stop - samples.start, replicas.stop - replicas.start
             h = np.zeros((layout.samples, layout.width))
-            h[: wanted[0], layout.columns] = task.drive[samples]
-            h *= task.dynamics.mu * task.protocol.dt
+            h[: wanted[0], layout.columns] = task.step.mu_dt * task.drive[samples]
             ids = np.zeros(layout.samples, np.uint64)
             ids[: wanted[0]] = task.sample_ids[samples]
             live = np.arange(layout.replicas) < wanted[1]
@@ -126,25 +125,16 @@ class Xla:
 
     def _constants(self, task: Task, layout: "_Layout") -> tuple[Any, ...]:
         """The part of a tile that all tiles share, in the order of `_Tile`."""
-        dynamics, protocol = task.dynamics, task.protocol
-        mu_dt = dynamics.mu * protocol.dt
-        W = np.zeros((layout.width, layout.width))
-        W[np.ix_(layout.columns, layout.columns)] = mu_dt * task.W.T
+        step, columns = task.step, layout.columns
+        W = np.zeros((layout.width, layout.width), self.dtype)
+        W[np.ix_(columns, columns)] = step.mu_dt * task.W.T
         nodes = np.zeros(layout.width, bool)
-        nodes[layout.columns] = True
-        scalars = (
-            -2 * mu_dt * dynamics.J2,
-            -4 * mu_dt * dynamics.J4,
-            np.sqrt(2 * mu_dt * dynamics.kT),
-            protocol.clip,
-        )
-        kind = np.dtype(self.dtype).type
-        return (
-            nodes,
-            W.astype(self.dtype),
-            round_keys(protocol.seed, task.stream),
-            *(kind(scalar) for scalar in scalars),
-        )
+        nodes[columns] = True
+        # The coefficients of columns without a node stay zero, and so does x there.
+        coefficients = np.zeros((3, layout.width), self.dtype)
+        coefficients[:, columns] = step.linear, step.cubic, step.sigma
+        clip = np.dtype(self.dtype).type(task.protocol.clip)
+        return nodes, W, round_keys(task.protocol.seed, task.stream), *coefficients, clip
 
 
 class _Layout(NamedTuple):
@@ -186,6 +176,7 @@ class _Tile(NamedTuple):
     """mu dt W^T: (width, width)"""
     keys: jax.Array
     linear: jax.Array
+    """(width,), as are `cubic` and `sigma`"""
     cubic: jax.Array
     sigma: jax.Array
     clip: jax.Array
