@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment._engines.task import Outcome, Report, Task
+from thermoment._engines.task import Move, Outcome, Report, Task
 from thermoment._engines.xla import Xla
+from thermoment.thermodynamics.heat import Heat
 
 # Without their types: what a caller who does not check types may pass.
 Dynamics: Any = tm.Dynamics
@@ -34,6 +35,15 @@ class Untouched:
 
     def moments(self, task: Task, report: Report) -> Outcome:
         raise AssertionError("work began on bad input")
+
+
+class PerNode:
+    """An observable that forgets to sum over the nodes."""
+
+    name = "per node"
+
+    def increment(self, move: Move) -> Any:
+        return move.change
 
 
 def simulate(inputs: Any = INPUTS, protocol: Any = None, reservoir: Any = GOOD, **options: Any) -> tm.Moments:
@@ -153,6 +163,18 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "protocol": (lambda: simulate(protocol=5), "`protocol` must be a thermoment.Protocol, but was 5."),
     "engine not one": (lambda: simulate(engine=5), "`engine` must be a name or an engine, but was 5."),
     "engine unknown": (lambda: simulate(engine="abacus"), "`engine` must be one of the following, but was 'abacus'."),
+    "observable not one": (
+        lambda: simulate(observables=[5]),
+        "`observables` must be objects with a name and an increment, but was 5.",
+    ),
+    "observable of nodes": (
+        lambda: simulate(observables=[PerNode()]),
+        "`observables` must add one number to each replica, but was per node, which adds shape (2, 4) to 2.",
+    ),
+    "observables twice": (
+        lambda: simulate(observables=[Heat(), Heat()]),
+        "`observables` must have different names, but was heat, 2 times.",
+    ),
     "xla dtype": (lambda: Xla("float16"), '`dtype` must be "float32" or "float64", but was \'float16\'.'),
     "no replicas kept": (
         lambda: tm.final_states(GOOD, INPUTS, engine=Untouched()),

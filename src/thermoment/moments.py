@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,22 @@ class FourthMoment(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Observed:
+    """What an observable added up to along the paths of a sample's replicas."""
+
+    mean: Array
+    """over the replicas: (S,)"""
+    variance: Array
+    """of one replica, estimated with M - 1: (S,); NaN for a single replica"""
+    n_replicas: int
+
+    @property
+    def standard_error(self) -> Array:
+        """Monte Carlo standard error of the mean: (S,)."""
+        return np.sqrt(self.variance / self.n_replicas)
+
+
+@dataclass(frozen=True, eq=False)
 class Moments:
     """m_p = E[x(t_final)^p] of every node for every sample, over `n_replicas` resets."""
 
@@ -63,6 +79,8 @@ class Moments:
     sample_ids: NDArray[np.uint64]
     """(S,)"""
     info: Info
+    observed: Mapping[str, Observed] = field(default_factory=dict)
+    """By name, what the observables added up to that `simulate` was given."""
 
     def order(self, p: int) -> Array:
         """m_p: (S, N)."""
@@ -110,21 +128,26 @@ class Moments:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
         replicas = None if self.n_replicas == math.inf else self.n_replicas
-        facts = {"orders": self.orders, "n_replicas": replicas, "info": asdict(self.info)}
+        facts: dict[str, Any] = {"orders": self.orders, "n_replicas": replicas, "info": asdict(self.info)}
         tensors = {"raw": self.raw, "sample_ids": self.sample_ids}
+        if self.observed:
+            facts["observed"] = list(self.observed)
+            tensors["observed"] = np.array([(one.mean, one.variance) for one in self.observed.values()])
         write_tensors(path, "moments", tensors, json.dumps(facts))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Moments":
         """Reads what `save` wrote."""
-        tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"))
+        tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"), optional=("observed",))
         facts = json.loads(text)
         replicas = math.inf if facts["n_replicas"] is None else facts["n_replicas"]
         orders = check_orders("orders", facts["orders"])
         info = facts["info"]
         if info.get("error") is not None:
             info["error"] = {int(p): value for p, value in info["error"].items()}  # JSON has no integer keys
-        return cls(orders=orders, n_replicas=replicas, info=Info(**info), **tensors)
+        totals = zip(facts.get("observed", ()), tensors.pop("observed", ()), strict=True)
+        observed = {name: Observed(mean, variance, int(replicas)) for name, (mean, variance) in totals}
+        return cls(orders=orders, n_replicas=replicas, info=Info(**info), observed=observed, **tensors)
 
     def _need(self, orders: Sequence[int], what: str) -> None:
         missing = [p for p in orders if p not in self.orders]

@@ -84,6 +84,11 @@ def stationary_point(h: Any, dynamics: "Dynamics", xp: Any = np) -> Any:
     return xp.where(h < 0, -1.0, 1.0) * 2 * a * y
 
 
+def force(x: Any, h: Any, dynamics: "Dynamics") -> Any:
+    """F of `Dynamics.force`, on arrays of NumPy or of JAX."""
+    return h - x * (2 * dynamics.J2 + 4 * dynamics.J4 * x * x)
+
+
 @dataclass(frozen=True)
 class Dynamics:
     """The well, the mobility and the temperature that all nodes of a reservoir share.
@@ -115,7 +120,7 @@ class Dynamics:
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """F = -dU/dx = -2 J2 x - 4 J4 x^3 + h, broadcast over x and h."""
         x, h = np.asarray(x, np.float64), np.asarray(h, np.float64)
-        return np.asarray(h - x * (2 * self.J2 + 4 * self.J4 * x * x))
+        return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
         """U'' = 2 J2 + 12 J4 x^2."""

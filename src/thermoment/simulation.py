@@ -1,13 +1,15 @@
 """From inputs to moments: checks everything, picks the engine, runs it."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.choice import choose
-from thermoment._engines.task import Engine, Task, TracingEngine
+from thermoment._engines.task import Engine, Move, Observable, Task, TracingEngine
 from thermoment._support.checks import check_integer, invalid
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
@@ -26,6 +28,7 @@ def simulate(
     engine: str | Engine = "auto",
     sample_ids: ArrayLike | None = None,
     progress: Progress = False,
+    observables: Sequence[Observable] = (),
 ) -> Moments:
     """Moments of every node at t_final, for inputs (S, D).
 
@@ -36,14 +39,17 @@ def simulate(
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
     task = _prepare(reservoir, inputs, protocol, sample_ids)
+    if observables:
+        task = replace(task, observables=_check_observables(observables, task))
     found, choice = choose(engine, task)
     found.check(task)
     report = reporter(progress, task.n_samples)
     start = time.perf_counter()
-    raw, clip_count, error = found.moments(task, report)
+    outcome = found.moments(task, report)
     seconds = time.perf_counter() - start
-    info = Info(found.name, choice, clip_count, task.protocol.n_steps, seconds, error)
-    return Moments(raw, task.protocol.orders, task.protocol.n_replicas, task.sample_ids, info)
+    info = Info(found.name, choice, outcome.clip_count, task.protocol.n_steps, seconds, outcome.error)
+    protocol = task.protocol
+    return Moments(outcome.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, outcome.observed)
 
 
 def final_states(
@@ -127,3 +133,19 @@ def _sample_ids(sample_ids: ArrayLike | None, n_samples: int) -> NDArray[np.uint
     if ids.dtype.kind == "i" and ids.min() < 0:
         raise invalid("sample_ids", "be integers from 0 to 2^64 - 1", f"{ids.min()} at the least")
     return ids.astype(np.uint64)
+
+
+def _check_observables(observables: Sequence[Observable], task: Task) -> tuple[Observable, ...]:
+    """Each is asked once what a step of two replicas that do not move adds, before any work."""
+    rest = np.zeros((2, task.n_nodes))
+    for one in observables:
+        if not isinstance(one, Observable):
+            raise invalid("observables", "be objects with a name and an increment", repr(one))
+        with np.errstate(all="ignore"):
+            shape = np.shape(one.increment(Move(rest, rest, task.drive[0], task.W, task.dynamics, task.protocol.dt)))
+        if shape != (2,):
+            raise invalid("observables", "add one number to each replica", f"{one.name}, which adds shape {shape} to 2")
+    name, count = Counter(one.name for one in observables).most_common(1)[0]
+    if count > 1:
+        raise invalid("observables", "have different names", f"{name}, {count} times")
+    return tuple(observables)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.task import Outcome, Report, Task, check_samples
+from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
 from thermoment._support.checks import check_integer, invalid
 from thermoment._support.threads import cores
 from thermoment.physics import Dynamics, coupling_norm
@@ -60,6 +60,7 @@ class Native:
 
     def check(self, task: Task) -> None:
         check_samples(task)
+        check_no_observables(task, self.name)
 
     def moments(self, task: Task, report: Report) -> Outcome:
         protocol = task.protocol

@@ -1,16 +1,17 @@
-"""What an engine is: it turns a `Task` into moments."""
+"""What an engine is: it turns a `Task` into moments, and sums what a step of every replica adds to an `Observable`."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, runtime_checkable
+from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
+from thermoment.moments import Observed
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 
@@ -42,6 +43,48 @@ class Step(NamedTuple):
         return mu_dt, linear, cubic, sigma
 
 
+class Move(NamedTuple):
+    """One Euler step of some replicas, as an `Observable` is shown it. All arrays are float64, of NumPy or of JAX."""
+
+    before: Any
+    """x before the step: (..., N)"""
+    after: Any
+    """x after the step and its clip: (..., N)"""
+    drive: Any
+    """h: broadcasts with x"""
+    W: Any
+    """(N, N); W x is `x @ W.T`"""
+    dynamics: Dynamics
+    dt: float
+
+    @property
+    def middle(self) -> Any:
+        """The midpoint of the step, at which a Stratonovich sum takes its force: (..., N)."""
+        return (self.before + self.after) / 2
+
+    @property
+    def change(self) -> Any:
+        """dx: (..., N)."""
+        return self.after - self.before
+
+
+@runtime_checkable
+class Observable(Interface):
+    """A quantity that grows along the path of every replica. An engine sums it over the steps, inside its loop.
+
+    It must be hashable and equal to its like (a frozen dataclass is), since a program is compiled for it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def increment(self, move: Move) -> Any:
+        """What a step adds to each replica: (...), from x of shape (..., N).
+
+        A pure function, written with operators and methods that arrays of NumPy and of JAX both have.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """A simulation whose every argument has been checked."""
@@ -55,6 +98,7 @@ class Task:
     sample_ids: NDArray[np.uint64]
     """(S,)"""
     stream: int
+    observables: tuple[Observable, ...] = ()
 
     @property
     def n_samples(self) -> int:
@@ -84,6 +128,8 @@ class Outcome(NamedTuple):
     clip_count: int
     error: dict[int, float] | None = None
     """per order the estimated error of an engine that approximates, rms over nodes and samples"""
+    observed: Mapping[str, Observed] = {}
+    """for each observable of the task, by name"""
 
 
 @runtime_checkable
@@ -122,3 +168,10 @@ def check_samples(task: Task) -> None:
     """Raises where a sampling engine is asked for the limit of infinitely many replicas."""
     if task.protocol.n_replicas == math.inf:
         raise invalid("n_replicas", "be finite for an engine that samples", task.protocol.n_replicas)
+
+
+def check_no_observables(task: Task, engine: str) -> None:
+    """Raises where an engine that shows no single steps is asked for observables."""
+    if task.observables:
+        names = ", ".join(one.name for one in task.observables)
+        raise invalid("observables", f"be empty for the {engine} engine (reference and xla take them)", names)

@@ -57,8 +57,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thermoment"
 
 
-def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> tuple[dict[str, NDArray[Any]], str]:
-    """The tensors called `names` and the facts of a file that `write_tensors` wrote with this `kind`."""
+def read_tensors(
+    path: str | PathLike[str], kind: str, names: Sequence[str], optional: Sequence[str] = ()
+) -> tuple[dict[str, NDArray[Any]], str]:
+    """The tensors called `names`, `optional` ones where there are any, and the facts of a file of this `kind`."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -68,7 +70,7 @@ def read_tensors(path: str | PathLike[str], kind: str, names: Sequence[str]) -> 
     except SafetensorError as error:
         raise ValueError(f"{os.fspath(path)} is not a whole safetensors file: {error}.") from None
     found = metadata.get("format"), metadata.get("version")
-    if found != (f"thermoment.{kind}", _VERSION) or set(tensors) != set(names):
+    if found != (f"thermoment.{kind}", _VERSION) or not set(names) <= set(tensors) <= {*names, *optional}:
         raise ValueError(
             f"{os.fspath(path)} must hold a thermoment.{kind} of version {_VERSION} with {', '.join(names)}, "
             f"but holds {found[0] or 'an unnamed format'} of version {found[1]} with {', '.join(sorted(tensors))}."
