@@ -1,6 +1,7 @@
 """Moments: central moments, decompositions, standard errors, features, files."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,13 @@ class TestFeatures:
             tm.concatenate([of(STATES, (1, 2)), of(STATES, (1, 2), first_id=7)])
         with pytest.raises(ValueError, match="`reservoirs` must hold at least one Moments"):
             tm.concatenate([])
+
+
+def test_it_prints_as_one_line_without_arrays() -> None:
+    assert repr(of(STATES, (1, 2, 4))) == "Moments(S=3, orders=(1, 2, 4), N=4, n_replicas=500, engine='none')"
+    heat = tm.Observed(np.zeros(3), np.ones(3), 500)
+    assert repr(heat) == "Observed(S=3, n_replicas=500)"
+    assert repr(replace(of(STATES, (1,)), observed={"heat": heat})).endswith("engine='none', observed=['heat'])")
 
 
 class TestFiles:

@@ -41,6 +41,10 @@ class TestArrays:
         assert reservoir.W.dtype == np.float64
         assert reservoir.drive([[2]]).tolist() == [[2.0, 4.0]]
 
+    def test_it_prints_as_one_line_without_arrays(self) -> None:
+        found = repr(tm.Reservoir.draw(256, 784, seed=0, stream=2))
+        assert found == "Reservoir(N=256, D=784, stream=2, Dynamics(J2=1.0, J4=1.0, mu=1.0, kT=0.1))"
+
 
 class TestDrive:
     def test_is_the_projection_plus_the_bias(self) -> None:

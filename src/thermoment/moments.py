@@ -62,6 +62,9 @@ class Observed:
     """of one replica, estimated with M - 1: (S,); NaN for a single replica"""
     n_replicas: int
 
+    def __repr__(self) -> str:
+        return f"Observed(S={len(self.mean)}, n_replicas={self.n_replicas})"
+
     @property
     def standard_error(self) -> Array:
         """Monte Carlo standard error of the mean: (S,)."""
@@ -81,6 +84,12 @@ class Moments:
     info: Info
     observed: Mapping[str, Observed] = field(default_factory=dict)
     """By name, what the observables added up to that `simulate` was given."""
+
+    def __repr__(self) -> str:
+        S, _, N = self.raw.shape
+        observed = f", observed={sorted(self.observed)}" if self.observed else ""
+        how = f"n_replicas={self.n_replicas}, engine={self.info.engine!r}{observed}"
+        return f"Moments(S={S}, orders={self.orders}, N={N}, {how})"
 
     def order(self, p: int) -> Array:
         """m_p: (S, N)."""

@@ -92,6 +92,9 @@ class Reservoir:
         b = rng.normal(0.0, s_b, N)
         return cls(W, K, b, dynamics or Dynamics(), stream)
 
+    def __repr__(self) -> str:
+        return f"Reservoir(N={self.n_nodes}, D={self.n_inputs}, stream={self.stream}, {self.dynamics})"
+
     @property
     def n_nodes(self) -> int:
         return int(self.W.shape[0])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from thermoment._engines.task import Engine, Task
 from thermoment._support.checks import invalid
 
-_MODULES = {
+MODULES = {
     "reference": "thermoment._engines.reference:Reference",
     "xla": "thermoment._engines.xla:Xla",
     "native": "thermoment._engines.native:Native",
@@ -26,7 +26,7 @@ class Status(NamedTuple):
 
 def engines() -> dict[str, Status]:
     """Every engine by name: whether it can run here, and on what or why not."""
-    return {name: _status(name)[1] for name in _MODULES}
+    return {name: _status(name)[1] for name in MODULES}
 
 
 def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, str]:
@@ -54,7 +54,7 @@ def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, st
             reasons = "".join(f"; {line}" for line in passed)
             return found, f"auto: the fastest that can run here, on {status.note}{reasons}"
         raise RuntimeError(f'No engine for "auto" can run here: {"; ".join(passed)}.')
-    if engine not in _MODULES:
+    if engine not in MODULES:
         listing = "\n".join(
             f"  {name}: {'' if status.can_run else 'cannot run here, '}{status.note}"
             for name, status in engines().items()
@@ -67,7 +67,7 @@ def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, st
 
 
 def _status(name: str) -> tuple[Engine | None, Status]:
-    module, _, cls = _MODULES[name].partition(":")
+    module, _, cls = MODULES[name].partition(":")
     try:
         engine: Engine = getattr(import_module(module), cls)()
         return engine, Status(True, engine.status())
