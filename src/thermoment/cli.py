@@ -183,7 +183,7 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 @_json_option
 @_reported
 def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
-    """Measure every engine here at the paper's size: its speed, its share of the machine's limit, the paper's time."""
+    """Measure every engine here at the paper's size: its speed, and the time for the paper's experiment."""
     from thermoment import bench as benchmark
     from thermoment._engines.choice import engines
     from thermoment.report import terminal as display
@@ -192,11 +192,10 @@ def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
         _check_engine(name, engines())
     found = benchmark.measure(names or None, seconds=seconds, report=_note)
     if as_json:
-        click.echo(found.as_json())
+        _print_json(found)
         return
-    head, rows = found.table()
-    _print([display.table("engines at N = 256, M = 128, 1000 steps", head, rows)])
-    click.echo("\n" + "\n".join(found.notes()))
+    head = ("engine", "runs on", "node-steps/s", "images/s", "the paper's experiment")
+    _print([display.table("engines at N = 256, M = 128, 1000 steps", head, display.speed_rows(found))])
 
 
 @main.command()

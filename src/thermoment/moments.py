@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,26 +30,6 @@ class Info:
     seconds: float
     error: dict[int, float] | None = None
     """For an engine that approximates: its estimated error in each order, rms over nodes and samples."""
-
-
-class SecondMoment(NamedTuple):
-    """m2 = variance + mean_squared."""
-
-    variance: Array
-    mean_squared: Array
-
-
-class FourthMoment(NamedTuple):
-    """m4 = central + skew + spread + mean_fourth."""
-
-    central: Array
-    """mu4, the fourth central moment"""
-    skew: Array
-    """4 mean mu3"""
-    spread: Array
-    """6 mean^2 variance"""
-    mean_fourth: Array
-    """mean^4"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +86,6 @@ class Moments:
         for p in range(1, q + 1):
             total = total + math.comb(q, p) * self.order(p) * (-mean) ** (q - p)
         return total
-
-    def decompose_second(self) -> SecondMoment:
-        """m2 as the sum of the variance and the squared mean."""
-        return SecondMoment(self.central(2), self.order(1) ** 2)
-
-    def decompose_fourth(self) -> FourthMoment:
-        """m4 as the sum of mu4, 4 mean mu3, 6 mean^2 variance and mean^4."""
-        fourth = self.central(4)
-        mean = self.order(1)
-        return FourthMoment(fourth, 4 * mean * self.central(3), 6 * mean**2 * self.central(2), mean**4)
 
     def standard_error(self, p: int) -> Array:
         """Monte Carlo standard error of m_p: (S, N), sqrt((m_2p - m_p^2) / (M - 1)); zero at infinite M."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.choice import choose
 from thermoment._engines.task import Engine, Move, Observable, Task, TracingEngine
-from thermoment._support.checks import check_integer, invalid
+from thermoment._support.checks import check_integer, check_shape, invalid
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
 from thermoment.physics import coupling_norm
@@ -128,8 +128,7 @@ def _sample_ids(sample_ids: ArrayLike | None, n_samples: int) -> NDArray[np.uint
     ids = np.asarray(sample_ids)
     if ids.dtype.kind not in "iu":
         raise invalid("sample_ids", "be integers from 0 to 2^64 - 1", f"of dtype {ids.dtype}")
-    if ids.shape != (n_samples,):
-        raise ValueError(f"Argument `sample_ids` must have shape ({n_samples},), but has shape {ids.shape}.")
+    check_shape("sample_ids", ids, (n_samples,))
     if ids.dtype.kind == "i" and ids.min() < 0:
         raise invalid("sample_ids", "be integers from 0 to 2^64 - 1", f"{ids.min()} at the least")
     return ids.astype(np.uint64)

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
 from thermoment._support.checks import invalid
 from thermoment.noise import round_keys
-from thermoment.physics import Dynamics
-from thermoment.protocol import Protocol
 
 try:
     import cupy
@@ -117,7 +115,7 @@ class Cuda:
             raise invalid("W", f"couple at most {WIDTH} nodes for cuda (engine xla takes more)", task.n_nodes)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        n_devices = device_count()
+        n_devices = int(cupy.cuda.runtime.getDeviceCount())
         raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
         clip_count = 0
         multiprocessors = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
@@ -192,37 +190,8 @@ def _stream(device: int) -> Iterator[None]:
         _idle[device].append(stream)
 
 
-def device_count() -> int:
-    """GPUs that share the work."""
-    return int(cupy.cuda.runtime.getDeviceCount())
-
-
-def large_products(count: int) -> int:
-    """Does large products in half precision on the first GPU, and returns how many multiplications that were."""
-    size = 8192
-    with cupy.cuda.Device(0) as device:
-        factor = cupy.random.random((size, size), np.float32).astype(np.float16)
-        product = cupy.empty_like(factor)
-        for _ in range(count):
-            cupy.matmul(factor, factor, out=product)
-        device.synchronize()
-    return count * size**3
-
-
-def steps_without_product(rounds: int) -> int:
-    """Runs the kernel without W x on the first GPU, and returns how many node-steps that were."""
-    S = rounds * int(cupy.cuda.Device(0).attributes["MultiProcessorCount"])
-    protocol = Protocol(t_final=8.0, n_replicas=_TILES * ROWS)  # so long that the host's part does not count
-    task = Task(
-        np.ones((S, WIDTH)), np.zeros((WIDTH, WIDTH)), Dynamics(), protocol, np.arange(S, dtype=np.uint64), stream=0
-    )
-    with cupy.cuda.Device(0):
-        _launch(task, Cuda()._path(0), np.arange(S), clip=False, extra=("-DWITHOUT_PRODUCT",))
-    return S * _TILES * ROWS * WIDTH * protocol.n_steps
-
-
 def _launch(
-    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool, extra: tuple[str, ...] = ()
+    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
     """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,).
 
@@ -264,7 +233,7 @@ def _launch(
         ("keys", (round_keys(protocol.seed, task.stream) >> np.uint64(32)).ravel()),
     ):
         arguments[name] = value
-    kernel = _compile(cupy.cuda.Device().id, path, clip, extra)
+    kernel = _compile(cupy.cuda.Device().id, path, clip)
     grid = min(cupy.cuda.Device().attributes["MultiProcessorCount"], math.ceil(S * blocks / _TILES))
     kernel((grid,), (_THREADS,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
@@ -276,7 +245,7 @@ def _launch(
 
 
 @cache
-def _compile(device: int, path: str, clip: bool, extra: tuple[str, ...]) -> Any:
+def _compile(device: int, path: str, clip: bool) -> Any:
     """The kernel for one device, as machine code for just its architecture."""
     capability = cupy.cuda.Device(device).compute_capability
     options = [
@@ -284,7 +253,6 @@ def _compile(device: int, path: str, clip: bool, extra: tuple[str, ...]) -> Any:
         f"--gpu-architecture=sm_{capability}{'a' if path == 'wgmma' else ''}",
         *_PATHS[path].defines,
         *(["-DCLIP"] if clip else []),
-        *extra,
     ]
     source = (_KERNELS / "langevin.cu").read_text()
     headers = [(_KERNELS / name).read_bytes() for name in _HEADERS]

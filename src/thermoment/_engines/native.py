@@ -1,7 +1,6 @@
 """The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from thermoment.physics import Dynamics, coupling_norm
 try:
     from thermoment._engines._native import kernels, rest_period
     from thermoment._engines._native import moments as run
-    from thermoment._engines._native import multiply_only as multiply_on_one_core
 
     _missing = ""
 except ModuleNotFoundError:
@@ -99,16 +97,6 @@ class Native:
 
     def _threads(self) -> int:
         return self.threads or cores()
-
-
-def multiply_only(rounds: int) -> int:
-    """Does the product's instruction and nothing else on all cores, and returns how many multiplications that were.
-
-    What W x would take if nothing else had to be done: a limit, for `thermoment.limits`.
-    """
-    isa, _, _ = Native()._kernel()
-    with ThreadPoolExecutor(cores()) as pool:
-        return sum(pool.map(lambda _: multiply_on_one_core(isa, rounds), range(cores())))
 
 
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:

@@ -72,13 +72,6 @@ std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> dri
     return run.clipped();
 }
 
-// Multiplications of single numbers done in `rounds` rounds, with nothing beside them.
-std::uint64_t multiply_only(const std::string& isa, std::uint64_t rounds) {
-    const Kernel& kernel = find(isa);
-    const nb::gil_scoped_release released;
-    return kernel.multiply_only(rounds);
-}
-
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -87,6 +80,4 @@ NB_MODULE(_native, module) {
     module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "sample_ids"_a, "bfloat16"_a, "orders"_a,
                "n_replicas"_a, "n_steps"_a, "seed"_a, "stream"_a, "mu_dt"_a, "linear"_a, "cubic"_a, "sigma"_a, "clip"_a,
                "n_threads"_a, "raw"_a, "report"_a, "Fills `raw` and returns the number of clipped updates.");
-    module.def("multiply_only", &multiply_only, "isa"_a, "rounds"_a,
-               "Does `rounds` rounds of the product's instruction and returns how many multiplications that were.");
 }
