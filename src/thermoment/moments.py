@@ -53,17 +53,23 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """m_p = E[x(t_final)^p] of every node for every sample, over `n_replicas` resets."""
+    """m_p = E[x(t_final)^p] of every node for every sample, a mean over `n_replicas` independent copies.
+
+    Args:
+        raw: the moments, (S, len(orders), N).
+        orders: the p, increasing.
+        n_replicas: M, or `math.inf`.
+        sample_ids: which noise each sample had, (S,).
+        info: engine, clipped updates, steps, seconds.
+        observed: by name, what the observables that `simulate` was given added up to.
+    """
 
     raw: Array
-    """(S, len(orders), N)"""
     orders: tuple[int, ...]
     n_replicas: int | float
     sample_ids: NDArray[np.uint64]
-    """(S,)"""
     info: Info
     observed: Mapping[str, Observed] = field(default_factory=dict)
-    """By name, what the observables added up to that `simulate` was given."""
 
     def __repr__(self) -> str:
         S, _, N = self.raw.shape
@@ -72,13 +78,27 @@ class Moments:
         return f"Moments(S={S}, orders={self.orders}, N={N}, {how})"
 
     def order(self, p: int) -> Array:
-        """m_p: (S, N)."""
+        """The raw moment m_p = E[x^p].
+
+        Args:
+            p: one of `orders`.
+
+        Returns:
+            (S, N).
+        """
         if p not in self.orders:
             raise invalid("p", f"be one of the orders {self.orders} of these moments", p)
         return self.raw[:, self.orders.index(p)]
 
     def central(self, q: int) -> Array:
-        """E[(x - E[x])^q]: (S, N), by the binomial formula from the raw moments of orders 1 to q."""
+        """The central moment E[(x - E[x])^q], by the binomial formula from the raw moments.
+
+        Args:
+            q: order; all of 1 to q must be among `orders`.
+
+        Returns:
+            (S, N).
+        """
         check_integer("q", q, 1, max(self.orders))
         self._need(range(1, q + 1), f"The central moment of order {q}")
         mean = self.order(1)
@@ -88,7 +108,14 @@ class Moments:
         return total
 
     def standard_error(self, p: int) -> Array:
-        """Monte Carlo standard error of m_p: (S, N), sqrt((m_2p - m_p^2) / (M - 1)); zero at infinite M."""
+        """Monte Carlo standard error of m_p, sqrt((m_2p - m_p^2) / (M - 1)); zero at infinite M.
+
+        Args:
+            p: order; p and 2 p must be among `orders`.
+
+        Returns:
+            (S, N).
+        """
         if self.n_replicas == math.inf:
             return np.zeros_like(self.order(p))
         if self.n_replicas < 2:
@@ -98,7 +125,14 @@ class Moments:
         return np.sqrt(variance / (self.n_replicas - 1))
 
     def features(self, orders: Sequence[int] | None = None) -> Array:
-        """[m_p | m_q | ...]: (S, len(orders) * N), order-major; all orders, or the given ones."""
+        """What a linear readout sees: the moments of one order after the other, [m_p | m_q | ...].
+
+        Args:
+            orders: which ones, increasing; all unless given.
+
+        Returns:
+            (S, len(orders) * N).
+        """
         wanted = self.orders if orders is None else check_orders("orders", orders)
         self._need(wanted, "These features")
         columns = [self.orders.index(p) for p in wanted]
@@ -140,7 +174,15 @@ class Moments:
 
 
 def concatenate(reservoirs: Sequence[Moments], orders: Sequence[int] | None = None) -> Array:
-    """Joint features [phi_K1 | phi_K2 | ...] of reservoirs that saw the same samples: (S, sum of their features)."""
+    """Joint features [phi_K1 | phi_K2 | ...] of reservoirs that saw the same samples.
+
+    Args:
+        reservoirs: the moments of each, with the same sample ids.
+        orders: which orders of each, increasing; all unless given.
+
+    Returns:
+        (S, sum of the numbers of their features).
+    """
     if not reservoirs:
         raise invalid("reservoirs", "hold at least one Moments", "empty")
     for k, moments in enumerate(reservoirs):

@@ -46,7 +46,14 @@ class Integrability(NamedTuple):
 
 
 def integrability(W: ArrayLike) -> Integrability:
-    """Whether dF_i/dx_j = dF_j/dx_i, that is W = W^T exactly, with the size of the asymmetry."""
+    """Whether the coupling derives from a potential: dF_i/dx_j = dF_j/dx_i, that is W = W^T exactly.
+
+    Args:
+        W: coupling, (N, N).
+
+    Returns:
+        `integrable`, and `asymmetry`, 0 for a symmetric and 1 for an antisymmetric W.
+    """
     W = check_array("W", W, ("N", "N"))
     size = float(np.linalg.norm(W))
     asymmetry = float(np.linalg.norm(W - W.T)) / (2 * size) if size else 0.0
@@ -93,7 +100,11 @@ def force(x: Any, h: Any, dynamics: "Dynamics") -> Any:
 class Dynamics:
     """The well, the mobility and the temperature that all nodes of a reservoir share.
 
-    J2 < 0 with J4 > 0 is a double well. J4 = 0 needs J2 > 0: without it nothing confines the node.
+    Args:
+        J2: quadratic coefficient of the well. J2 < 0 with J4 > 0 is a double well.
+        J4: quartic coefficient of the well, zero or positive. J4 = 0 needs J2 > 0: nothing else confines the node.
+        mu: mobility, positive.
+        kT: thermal energy, zero or positive.
     """
 
     J2: float = 1.0
@@ -167,7 +178,14 @@ class Dynamics:
         return np.asarray(np.exp(-(self.potential(x, h) - minimum) / self.kT) / Z)
 
     def boltzmann_moments(self, h: ArrayLike, orders: Sequence[int] = (1, 2, 4)) -> Array:
-        """E[x^p] in equilibrium for each drive: (len(orders), *h.shape), by quadrature to about 1e-12.
+        """E[x^p] of one node in equilibrium, by quadrature to about 1e-12.
+
+        Args:
+            h: drives, of any shape.
+            orders: the p that are wanted.
+
+        Returns:
+            (len(orders), *h.shape).
 
         At kT = 0 it is the minimum itself (both minima, equally, for a double well at h = 0).
         Memory is bounded; time is about a microsecond per drive and thousand quadrature points.

@@ -30,12 +30,24 @@ def simulate(
     progress: Progress = False,
     observables: Sequence[Observable] = (),
 ) -> Moments:
-    """Moments of every node at t_final, for inputs (S, D).
+    """Moments of every node at t_final.
 
-    `engine` is a name from `thermoment.engines()`, "auto" for the fastest that samples here, or an engine object with
-    options of its own. `progress` is True for lines on stderr, or a function of (samples done, samples in all).
-    `sample_ids` (S,), 0 to S-1 unless given, choose each sample's noise: a sample with the same
-    input and id has the same bits in any batch, and two samples with the same id have the same noise.
+    Args:
+        reservoir: the network, of N nodes and D inputs.
+        inputs: (S, D), one sample a row.
+        protocol: step, time, replicas, orders; `Protocol()` unless given.
+        engine: a name from `thermoment.engines()`, "auto" for the fastest that samples here, or an engine object with
+            options of its own, such as `thermoment.Xla("float64")`.
+        sample_ids: (S,), integers from 0 to 2^64 - 1 that choose each sample's noise; 0 to S - 1 unless given. A sample
+            with the same input and id has the same bits in any batch. Samples with the same id have the same noise.
+        progress: True for lines on stderr, or a function of (samples done, samples in all).
+        observables: what else to sum along the path of every replica, such as `thermoment.Heat()`. Each is an object
+            with a `name` and a function `increment(move)` of what one step adds to each replica; the engines reference
+            and xla take them.
+
+    Returns:
+        Moments, with `raw` (S, len(orders), N), and in `observed` mean and standard error of each observable (S,).
+
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
     task = _prepare(reservoir, inputs, protocol, sample_ids)
@@ -60,7 +72,18 @@ def final_states(
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
 ) -> Array:
-    """x(t_final) of every replica: (S, M, N). The states whose moments `simulate` gives; all are held in memory."""
+    """x(t_final) of every replica: the states whose moments `simulate` gives.
+
+    Args:
+        reservoir: the network, of N nodes and D inputs.
+        inputs: (S, D), one sample a row.
+        protocol: step, time, replicas; `Protocol()` unless given.
+        engine: one that shows single replicas: xla or reference.
+        sample_ids: (S,), as for `simulate`.
+
+    Returns:
+        (S, M, N), all of it in memory.
+    """
     task = _prepare(reservoir, inputs, protocol, sample_ids)
     return _tracing(engine, task).final_states(task)
 
@@ -75,9 +98,19 @@ def sample_paths(
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """Times (T,) and x of a few nodes at these times (S, M, T, len(nodes)), from x = 0 at t = 0.
+    """x of a few nodes along the way, from x = 0 at t = 0. All nodes are simulated.
 
-    `every` thins the record to each `every`-th step; it must divide the number of steps. All nodes are simulated.
+    Args:
+        reservoir: the network, of N nodes and D inputs.
+        inputs: (S, D), one sample a row.
+        protocol: step, time, replicas; `Protocol()` unless given.
+        nodes: which nodes are recorded, from 0 to N - 1.
+        every: steps from one record to the next; it must divide the number of steps.
+        engine: one that shows single replicas: xla or reference.
+        sample_ids: (S,), as for `simulate`.
+
+    Returns:
+        Times (T,), with T = 1 + n_steps / every, and x at these times (S, M, T, len(nodes)), all of it in memory.
     """
     task = _prepare(reservoir, inputs, protocol, sample_ids)
     last = task.n_nodes - 1

@@ -1,4 +1,4 @@
-"""The GPU engine: one fused kernel, compiled at run time. kernels/README.cuda.md explains how it works."""
+"""The GPU engine: one fused kernel, compiled at run time. kernels/cuda/README.md explains how it works."""
 
 import math
 from collections import defaultdict
@@ -27,13 +27,12 @@ WIDTH = 256
 """Nodes that a tile holds."""
 ROWS = 64
 """Replicas that a tile holds."""
-# Half precision, in which W x is multiplied and added up, ends at 65504. States are kept below the one, sums below the
-# other, which leaves room for rounding.
+# Half precision, in which W x is multiplied and added up, ends at 65504. States are kept below _LARGEST_STATE and sums
+# below _LARGEST_SUM, which leaves room for rounding.
 _LARGEST_STATE = 6e4
 _LARGEST_SUM = 2.0**15
-# A launch is at most so many tiles, and steps of them, for each tile that the GPU works on at a time: a fraction of a
-# second, after which Ctrl-C is noticed, and so short that what the host does before the first and after the last hardly
-# counts. One tile is always done to its end.
+# A launch covers at most _ROUNDS tiles for each tile that the GPU works on at a time, fewer if tiles times steps would
+# exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches.
 _ROUNDS, _ROUND_STEPS = 10, 40_000
 
 _KERNELS = Path(__file__).parent / "kernels" / "cuda"
@@ -54,7 +53,7 @@ _TASK = np.dtype(
 
 
 _TILES = 2
-"""Tiles that a multiprocessor works on at a time."""
+"""Number of tiles that a multiprocessor works on at a time."""
 _WORKSPACE_BYTES = _TILES * 5 * WIDTH * 4
 _X_BYTES = _TILES * ROWS * WIDTH * 2
 _W_BYTES = WIDTH * WIDTH * 2
@@ -126,7 +125,7 @@ class Cuda:
             with _stream(number % n_devices):
                 return self._chunk(task, chunks[number], raw)
 
-        # Three to a device, so that it computes one while the host is busy with the others.
+        # Three chunks to a device, so that it computes one while the host is busy with the others.
         with ThreadPoolExecutor(3 * n_devices) as pool:
             for chunk, clipped in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
                 clip_count += clipped
@@ -146,7 +145,10 @@ class Cuda:
         return self.product or best
 
     def _chunk(self, task: Task, chunk: slice, raw: NDArray[np.float64]) -> int:
-        """Moments of some samples to `raw`, in smaller pieces where memory is short. Returns the clipped updates."""
+        """Writes the moments of some samples to `raw`, in smaller pieces where memory is short.
+
+        Returns the number of clipped updates.
+        """
         try:
             return self._samples(task, np.arange(chunk.start, chunk.stop), raw)
         except cupy.cuda.memory.OutOfMemoryError:
@@ -157,7 +159,7 @@ class Cuda:
         return sum(self._chunk(task, part, raw) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
 
     def _samples(self, task: Task, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> int:
-        """The same in one piece. Samples that may have been clipped are done again, with care."""
+        """Does the work of `_chunk` in one piece. Samples that may have been clipped run again, with a clip."""
         path = self._path(cupy.cuda.Device().id)
         raw[samples], _, unsure = _launch(task, path, samples, clip=False)
         again = samples[np.flatnonzero(unsure)]
@@ -168,13 +170,13 @@ class Cuda:
 
 
 def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
-    """Samples of one launch: a fraction of a second's work."""
+    """Number of samples in one launch: work for a fraction of a second."""
     rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
     return max(1, rounds * multiprocessors * _TILES // blocks)
 
 
 _idle: defaultdict[int, list[Any]] = defaultdict(list)
-"""For each device the streams that nobody uses. They are kept: CuPy gives a stream the memory that it had before."""
+"""For each device the streams that no thread uses now. They are kept: CuPy gives a stream the memory it had before."""
 
 
 @contextmanager
@@ -193,10 +195,10 @@ def _stream(device: int) -> Iterator[None]:
 def _launch(
     task: Task, path: str, samples: NDArray[np.intp], *, clip: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
-    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,).
+    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), which may have been clipped (S,).
 
-    Nothing but the kernel runs on the GPU's cores: it fills them, so whatever is asked of them for one chunk of samples
-    waits for the other's kernel, and the host with it.
+    Nothing but the kernel runs on the GPU's cores. The kernel fills them, so any other work for one chunk of samples
+    would wait until the kernel of another chunk has ended, and the host would wait with it.
     """
     protocol = task.protocol
     mu_dt, linear, cubic, sigma = task.step.uniform()

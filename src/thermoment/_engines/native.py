@@ -1,4 +1,4 @@
-"""The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
+"""The CPU engine: C++, vectorised and threaded, built with the package. kernels/cpu/README.md explains how it works."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ except ModuleNotFoundError:
 except ImportError as error:
     _missing = f"was built but cannot be loaded: {error}"
 
-# Largest estimated error of x for which bfloat16 is used. It is an upper estimate: most moments are ten times closer.
+# bfloat16 is used where the estimated error of x is below this. The estimate is an upper one: the error of most moments
+# is a tenth of it.
 _TOLERANCE = 2e-5
 
 
@@ -100,13 +101,14 @@ class Native:
 
 
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
-    """(S,): for which samples W x from bfloat16 factors is as good as from float32, to about `_TOLERANCE`.
+    """(S,): the samples for which W x from bfloat16 factors is as good as from float32, to about `_TOLERANCE`.
 
-    Rounding changes a factor by 2^-9 of itself at most. For W this is put right every `rest_period` steps, so x is off
-    by what gathers in between, and by what an unstable network makes of that until the end. For x it averages out, as
-    long as thermal motion is wider than the spacing of bfloat16 numbers. Where updates may be clipped float32 is used,
-    to count them as the reference does. How far nodes go is estimated from the sample's strongest drive: the choice
-    depends on the sample alone, as its bits must.
+    Rounding to bfloat16 changes a factor by at most 2^-9 of itself. The rounding of W is made up for every
+    `rest_period` steps: what is left is the error of these steps, times what an unstable network amplifies it by until
+    t_final (`growth`). The rounding of x averages out where thermal motion is wider than the spacing of bfloat16
+    numbers (`blurred`). Where updates may be clipped float32 is used, to count them as the reference does
+    (`never_clipped`). How far nodes go is estimated from the sample's strongest drive, so the choice depends on the
+    sample alone, as its bits must.
     """
     dynamics, protocol = task.dynamics, task.protocol
     norm = coupling_norm(task.W)
@@ -121,7 +123,7 @@ def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
     never_clipped = x + 6 * width < protocol.clip
 
     rounding = 2.0**-9 * np.linalg.norm(task.W, axis=1).max() * np.hypot(x, width)
-    # The exponent is cut where the answer is no in any case.
+    # At an exponent of 100 the answer is no in any case; beyond, exp would overflow.
     growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * protocol.t_final, 0, 100))
     off = rest_period * task.step.mu_dt.max() * rounding * growth
     return np.asarray(blurred & never_clipped & (off <= _TOLERANCE))

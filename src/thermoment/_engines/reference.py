@@ -67,7 +67,7 @@ class Reference:
 
 
 def trajectory(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tuple[Array, int]]:
-    """Sample `s`, step by step: the state (replicas, N) after each, and how many updates were clipped so far."""
+    """Sample `s`, step by step: the state (replicas, N) after each step, and how many updates were clipped so far."""
     protocol, step = task.protocol, task.step
     x = np.zeros((len(replicas), task.n_nodes))
     clipped = 0

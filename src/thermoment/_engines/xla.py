@@ -4,9 +4,9 @@ The work is cut into tiles of (samples, replicas), each one call of a compiled p
 and the kind of device, never on the batch: the last ones are padded. So a sample always goes through the same program
 and its bits do not depend on what else is simulated. Threads keep several tiles under way.
 
-Two facts shape the loop (measurements in docs/log.md). XLA on the CPU recomputes a generator in every consumer, so the
-noise of the next step is carried through the loop, which forces it into memory once. And it computes one output per
-loop, so a Box-Muller pair is one complex number: logarithm, square root and Philox are shared by both normals.
+Two facts about XLA on the CPU shape the loop (measurements in docs/log.md). XLA recomputes noise wherever it is used;
+therefore the noise of the next step is carried through the loop, which forces it into memory once. And XLA computes one
+output per loop; therefore a Box-Muller pair is one complex number, whose parts share logarithm, square root and Philox.
 """
 
 from collections.abc import Callable, Iterator
