@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -173,6 +173,8 @@ def _check_observables(observables: Sequence[Observable], task: Task) -> tuple[O
     for one in observables:
         if not isinstance(one, Observable):
             raise invalid("observables", "be objects with a name and an increment", repr(one))
+        if not isinstance(one, Hashable):
+            raise invalid("observables", "be hashable, as a frozen dataclass is", one.name)
         with np.errstate(all="ignore"):
             shape = np.shape(one.increment(Move(rest, rest, task.drive[0], task.W, task.dynamics, task.protocol.dt)))
         if shape != (2,):

@@ -65,6 +65,27 @@ def test_auto_passes_over_an_engine_that_cannot_do_the_task(monkeypatch: pytest.
         tm.simulate(NODE, [[1.0]], tm.Protocol(dt=0.1, n_replicas=np.inf))
 
 
+def test_auto_prefers_cuda_to_native_to_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And takes neither the reference, which is slow, nor meanfield, which does not sample."""
+    able = list(tm.engines())
+
+    def status(name: str) -> tuple[Picky | None, choice.Status]:
+        if name not in able:
+            return None, choice.Status(False, "out of order")
+        engine = Picky()
+        engine.name = name
+        return engine, choice.Status(True, "a whim")
+
+    monkeypatch.setattr(choice, "_status", status)
+    for best in ("cuda", "native", "xla"):
+        found, why = choice.choose("auto")
+        assert found.name == best
+        able.remove(best)
+    assert why.endswith("; cuda cannot: out of order; native cannot: out of order")
+    with pytest.raises(RuntimeError, match='No engine for "auto" can run here'):
+        choice.choose("auto")
+
+
 def test_asked_for() -> None:
     info = tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info
     assert (info.engine, info.choice, info.n_steps) == ("reference", "asked for", 10)
@@ -78,6 +99,24 @@ def test_an_engine_that_cannot_run_says_why_and_nothing_takes_its_place() -> Non
     with pytest.raises(RuntimeError, match=r"Engine `xla` cannot run here: .*jax"):
         tm.simulate(NODE, [[1.0]], QUICK, engine="xla")
     assert tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info.engine == "reference"
+
+
+class TestStep:
+    def task(self) -> Task:
+        dynamics = tm.Dynamics(J2=0.5, J4=0.25, mu=2.0, kT=0.3)
+        return Task(np.ones((1, 3)), np.zeros((3, 3)), dynamics, tm.Protocol(dt=0.1), np.zeros(1, np.uint64), 0)
+
+    def test_coefficients_of_every_node(self) -> None:
+        step = self.task().step
+        for found, expected in zip(step, (0.2, -0.2, -0.2, np.sqrt(0.12)), strict=True):
+            np.testing.assert_allclose(found, [expected] * 3, rtol=1e-15)
+        assert step.uniform() == tuple(float(values[0]) for values in step)
+
+    def test_nodes_that_differ_are_not_taken_for_one(self) -> None:
+        step = self.task().step
+        unlike = step._replace(sigma=step.sigma * [1.0, 1.0, 2.0])
+        with pytest.raises(ValueError, match="`dynamics` must be the same for all nodes for this engine"):
+            unlike.uniform()
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
