@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment._engines.task import Outcome, Report, Task
+from thermoment._engines.task import Move, Outcome, Report, Task
 from thermoment._engines.xla import Xla
+from thermoment.thermodynamics.heat import Heat
 
 # Without their types: what a caller who does not check types may pass.
 Dynamics: Any = tm.Dynamics
@@ -36,6 +37,25 @@ class Untouched:
         raise AssertionError("work began on bad input")
 
 
+class PerNode:
+    """An observable that forgets to sum over the nodes."""
+
+    name = "per node"
+
+    def increment(self, move: Move) -> Any:
+        return move.change
+
+
+class NotHashable:
+    """An observable for which no program could be kept."""
+
+    name = "not hashable"
+    __hash__ = None  # type: ignore[assignment]
+
+    def increment(self, move: Move) -> Any:
+        return move.change.sum(axis=-1)
+
+
 def simulate(inputs: Any = INPUTS, protocol: Any = None, reservoir: Any = GOOD, **options: Any) -> tm.Moments:
     return tm.simulate(reservoir, inputs, protocol, **{"engine": Untouched(), **options})
 
@@ -58,6 +78,10 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "dt does not divide": (
         lambda: Protocol(dt=0.3),
         "`dt` must divide t_final = 1.0 into whole steps, but was 0.3.",
+    ),
+    "dt nearly divides": (
+        lambda: Protocol(dt=0.3333),
+        "`dt` must divide t_final = 1.0 into whole steps, but was 0.3333.",
     ),
     "dt above t_final": (lambda: Protocol(dt=2.0), "`dt` must divide t_final = 1.0 into whole steps, but was 2.0."),
     "dt tiny": (lambda: Protocol(dt=1e-12), "`dt` must give at most 2^32 steps to t_final = 1.0, but was 1e-12."),
@@ -153,6 +177,22 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "protocol": (lambda: simulate(protocol=5), "`protocol` must be a thermoment.Protocol, but was 5."),
     "engine not one": (lambda: simulate(engine=5), "`engine` must be a name or an engine, but was 5."),
     "engine unknown": (lambda: simulate(engine="abacus"), "`engine` must be one of the following, but was 'abacus'."),
+    "observable not one": (
+        lambda: simulate(observables=[5]),
+        "`observables` must be objects with a name and an increment, but was 5.",
+    ),
+    "observable of nodes": (
+        lambda: simulate(observables=[PerNode()]),
+        "`observables` must add one number to each replica, but was per node, which adds shape (2, 4) to 2.",
+    ),
+    "observable not hashable": (
+        lambda: simulate(observables=[NotHashable()]),
+        "`observables` must be hashable, as a frozen dataclass is, but was not hashable.",
+    ),
+    "observables twice": (
+        lambda: simulate(observables=[Heat(), Heat()]),
+        "`observables` must have different names, but was heat, 2 times.",
+    ),
     "xla dtype": (lambda: Xla("float16"), '`dtype` must be "float32" or "float64", but was \'float16\'.'),
     "no replicas kept": (
         lambda: tm.final_states(GOOD, INPUTS, engine=Untouched()),
@@ -187,6 +227,19 @@ def test_the_stable_step_that_is_named_is_stable() -> None:
     protocol = tm.Protocol(dt=stable, n_replicas=2)
     moments = tm.simulate(GOOD, INPUTS * 100, protocol, engine="reference")
     assert np.isfinite(moments.raw).all()
+
+
+@pytest.mark.parametrize("w", [0.0, 8.0])
+def test_a_step_is_refused_from_the_largest_stable_one_on(w: float) -> None:
+    """The largest stable step is that of the whole network: coupled nodes need a smaller one than nodes alone."""
+    pair = tm.Reservoir(w * (1 - np.eye(2)), np.ones((2, 1)), np.zeros(2))
+    stable = pair.dynamics.largest_stable_step(1.0, w)
+    tm.simulate(pair, [[1.0]], tm.Protocol(dt=0.999 * stable, t_final=0.999 * stable), engine="reference")
+    beyond = 1.001 * stable
+    with pytest.raises(
+        ValueError, match=f"`dt` must be at most {stable:.3g}, the largest stable step for drives up to 1"
+    ):
+        simulate([[1.0]], tm.Protocol(dt=beyond, t_final=beyond), pair)
 
 
 def test_an_unknown_engine_is_answered_with_those_there_are() -> None:

@@ -189,6 +189,20 @@ class TestStableStep:
         fastest = 2 - np.linalg.eigvalsh(W).min()
         assert 1 <= 2 / fastest / limit < 1.1
 
+    @pytest.mark.parametrize("h", [0.5, 6.0])
+    def test_a_coupled_quartic_pair_returns_below_it_and_not_above(self, h: float) -> None:
+        """Two equal nodes push each other outwards, to where the well is stiffer: their common x solves the cubic of a
+        well with J2 - w / 2. There the mode in which they move against each other decays at mu (U'' + w), the fastest.
+        """
+        dynamics, w = tm.Dynamics(mu=1.7), 3.0
+        limit = dynamics.largest_stable_step(h, W_norm=w)
+        target = float(tm.Dynamics(J2=1.0 - w / 2).stationary_point(h))
+        for factor, returns in ((0.95, True), (1.05, False)):
+            x = target + np.array([1e-6, -1e-6])
+            for _ in range(100):
+                x = x + factor * limit * 1.7 * (dynamics.force(x, h) + w * x[::-1])
+            assert (np.abs(x - target).max() < 1e-6) == returns
+
     def test_coupling_norm(self) -> None:
         W = random_matrix(200)
         assert coupling_norm(W) == pytest.approx(np.linalg.norm(W, 2), rel=0.03)

@@ -41,6 +41,10 @@ class TestArrays:
         assert reservoir.W.dtype == np.float64
         assert reservoir.drive([[2]]).tolist() == [[2.0, 4.0]]
 
+    def test_it_prints_as_one_line_without_arrays(self) -> None:
+        found = repr(tm.Reservoir.draw(256, 784, seed=0, stream=2))
+        assert found == "Reservoir(N=256, D=784, stream=2, Dynamics(J2=1.0, J4=1.0, mu=1.0, kT=0.1))"
+
 
 class TestDrive:
     def test_is_the_projection_plus_the_bias(self) -> None:
@@ -56,6 +60,15 @@ class TestDrive:
         assert np.array_equal(reservoir.drive(inputs[::-1])[::-1], whole)
         for row in (0, 1, 63, 64, 130, 199):
             assert np.array_equal(reservoir.drive(inputs[row : row + 1])[0], whole[row])
+
+    @pytest.mark.parametrize("row", [0, 150, 299])
+    def test_the_strongest_is_found_wherever_it_is(self, row: int) -> None:
+        """Drives are computed in blocks of 256 rows; the strongest may be in any, and may be negative."""
+        reservoir = tm.Reservoir.draw(6, 9, seed=3)
+        inputs = np.random.default_rng(0).random((300, 9))
+        inputs[row] *= -50
+        driven = reservoir.driven(inputs)
+        assert driven.strongest == np.abs(driven.drive).max() == np.abs(driven.drive[row]).max()
 
     @pytest.mark.parametrize("threads", [1, 2, 3])
     def test_bits_do_not_depend_on_the_threads_of_the_library(self, threads: int) -> None:

@@ -27,7 +27,7 @@ physics protocol learning.options < experiments
 _support protocol < results
 physics results < report
 machines data experiments results report < runs
-runs < thermoment < limits < bench < cli
+runs < thermoment < bench < cli
 """
 """A part may import every part that stands to its left in one of these lines, and what such a part may import.
 
@@ -144,7 +144,7 @@ _BOX, _GAP, _ROW, _MARGIN = (112, 26), 20, 74, 16
 _SWEEPS = 24
 _COLOURS = {"science": "#d9e8f5", "product": "#fbe6cf", "top": "#e4e4e4"}
 _PRODUCT = ("data", "experiments", "results", "report", "runs", "machines")
-_TOP = ("thermoment", "limits", "bench", "cli", "_support")
+_TOP = ("thermoment", "bench", "cli", "_support")
 
 Place = tuple[str, int]
 """A part in a row; where a line passes a row, "from>to" in that row."""

@@ -1,22 +1,29 @@
 """Langevin computers: simulate them, read the moments of where they end up, classify with those."""
 
-from thermoment._engines.choice import engines
-from thermoment.moments import Info, Moments, concatenate
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from thermoment._engines.choice import MODULES, engines
+from thermoment.moments import Info, Moments, Observed, concatenate
 from thermoment.physics import Dynamics, integrability
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
 from thermoment.simulation import final_states, sample_paths, simulate
+from thermoment.thermodynamics.heat import Heat, Work
 from thermoment.thermodynamics.relaxation import Relaxation, distance_to_equilibrium
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Dynamics",
+    "Heat",
     "Info",
     "Moments",
+    "Observed",
     "Protocol",
     "Relaxation",
     "Reservoir",
+    "Work",
     "concatenate",
     "distance_to_equilibrium",
     "engines",
@@ -25,3 +32,25 @@ __all__ = [
     "sample_paths",
     "simulate",
 ]
+
+# Engine classes are imported when they are first used: JAX and CuPy take seconds to load. They are not in `__all__`,
+# since `from thermoment import *` would load them all, and fail where CuPy is not installed.
+if TYPE_CHECKING:
+    from thermoment._engines.cuda import Cuda as Cuda
+    from thermoment._engines.meanfield.engine import MeanField as MeanField
+    from thermoment._engines.native import Native as Native
+    from thermoment._engines.reference import Reference as Reference
+    from thermoment._engines.xla import Xla as Xla
+else:
+    _ENGINES = {cls: module for module, _, cls in (place.partition(":") for place in MODULES.values())}
+
+    def __getattr__(name: str) -> type:
+        if name not in _ENGINES:
+            raise AttributeError(f"module 'thermoment' has no attribute {name!r}")
+        try:
+            return getattr(import_module(_ENGINES[name]), name)
+        except ImportError as error:
+            raise AttributeError(f"thermoment.{name} cannot be used here: {error}") from error
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_ENGINES})

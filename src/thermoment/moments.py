@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,46 +32,73 @@ class Info:
     """For an engine that approximates: its estimated error in each order, rms over nodes and samples."""
 
 
-class SecondMoment(NamedTuple):
-    """m2 = variance + mean_squared."""
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What an observable added up to along the paths of a sample's replicas."""
 
+    mean: Array
+    """over the replicas: (S,)"""
     variance: Array
-    mean_squared: Array
+    """of one replica, estimated with M - 1: (S,); NaN for a single replica"""
+    n_replicas: int
 
+    def __repr__(self) -> str:
+        return f"Observed(S={len(self.mean)}, n_replicas={self.n_replicas})"
 
-class FourthMoment(NamedTuple):
-    """m4 = central + skew + spread + mean_fourth."""
-
-    central: Array
-    """mu4, the fourth central moment"""
-    skew: Array
-    """4 mean mu3"""
-    spread: Array
-    """6 mean^2 variance"""
-    mean_fourth: Array
-    """mean^4"""
+    @property
+    def standard_error(self) -> Array:
+        """Monte Carlo standard error of the mean: (S,)."""
+        return np.sqrt(self.variance / self.n_replicas)
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """m_p = E[x(t_final)^p] of every node for every sample, over `n_replicas` resets."""
+    """m_p = E[x(t_final)^p] of every node for every sample, a mean over `n_replicas` independent copies.
+
+    Args:
+        raw: the moments, (S, len(orders), N).
+        orders: the p, increasing.
+        n_replicas: M, or `math.inf`.
+        sample_ids: which noise each sample had, (S,).
+        info: engine, clipped updates, steps, seconds.
+        observed: by name, what the observables that `simulate` was given added up to.
+    """
 
     raw: Array
-    """(S, len(orders), N)"""
     orders: tuple[int, ...]
     n_replicas: int | float
     sample_ids: NDArray[np.uint64]
-    """(S,)"""
     info: Info
+    observed: Mapping[str, Observed] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        S, _, N = self.raw.shape
+        observed = f", observed={sorted(self.observed)}" if self.observed else ""
+        how = f"n_replicas={self.n_replicas}, engine={self.info.engine!r}{observed}"
+        return f"Moments(S={S}, orders={self.orders}, N={N}, {how})"
 
     def order(self, p: int) -> Array:
-        """m_p: (S, N)."""
+        """The raw moment m_p = E[x^p].
+
+        Args:
+            p: one of `orders`.
+
+        Returns:
+            (S, N).
+        """
         if p not in self.orders:
             raise invalid("p", f"be one of the orders {self.orders} of these moments", p)
         return self.raw[:, self.orders.index(p)]
 
     def central(self, q: int) -> Array:
-        """E[(x - E[x])^q]: (S, N), by the binomial formula from the raw moments of orders 1 to q."""
+        """The central moment E[(x - E[x])^q], by the binomial formula from the raw moments.
+
+        Args:
+            q: order; all of 1 to q must be among `orders`.
+
+        Returns:
+            (S, N).
+        """
         check_integer("q", q, 1, max(self.orders))
         self._need(range(1, q + 1), f"The central moment of order {q}")
         mean = self.order(1)
@@ -80,18 +107,15 @@ class Moments:
             total = total + math.comb(q, p) * self.order(p) * (-mean) ** (q - p)
         return total
 
-    def decompose_second(self) -> SecondMoment:
-        """m2 as the sum of the variance and the squared mean."""
-        return SecondMoment(self.central(2), self.order(1) ** 2)
-
-    def decompose_fourth(self) -> FourthMoment:
-        """m4 as the sum of mu4, 4 mean mu3, 6 mean^2 variance and mean^4."""
-        fourth = self.central(4)
-        mean = self.order(1)
-        return FourthMoment(fourth, 4 * mean * self.central(3), 6 * mean**2 * self.central(2), mean**4)
-
     def standard_error(self, p: int) -> Array:
-        """Monte Carlo standard error of m_p: (S, N), sqrt((m_2p - m_p^2) / (M - 1)); zero at infinite M."""
+        """Monte Carlo standard error of m_p, sqrt((m_2p - m_p^2) / (M - 1)); zero at infinite M.
+
+        Args:
+            p: order; p and 2 p must be among `orders`.
+
+        Returns:
+            (S, N).
+        """
         if self.n_replicas == math.inf:
             return np.zeros_like(self.order(p))
         if self.n_replicas < 2:
@@ -101,7 +125,14 @@ class Moments:
         return np.sqrt(variance / (self.n_replicas - 1))
 
     def features(self, orders: Sequence[int] | None = None) -> Array:
-        """[m_p | m_q | ...]: (S, len(orders) * N), order-major; all orders, or the given ones."""
+        """What a linear readout sees: the moments of one order after the other, [m_p | m_q | ...].
+
+        Args:
+            orders: which ones, increasing; all unless given.
+
+        Returns:
+            (S, len(orders) * N).
+        """
         wanted = self.orders if orders is None else check_orders("orders", orders)
         self._need(wanted, "These features")
         columns = [self.orders.index(p) for p in wanted]
@@ -110,21 +141,26 @@ class Moments:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
         replicas = None if self.n_replicas == math.inf else self.n_replicas
-        facts = {"orders": self.orders, "n_replicas": replicas, "info": asdict(self.info)}
+        facts: dict[str, Any] = {"orders": self.orders, "n_replicas": replicas, "info": asdict(self.info)}
         tensors = {"raw": self.raw, "sample_ids": self.sample_ids}
+        if self.observed:
+            facts["observed"] = list(self.observed)
+            tensors["observed"] = np.array([(one.mean, one.variance) for one in self.observed.values()])
         write_tensors(path, "moments", tensors, json.dumps(facts))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Moments":
         """Reads what `save` wrote."""
-        tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"))
+        tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"), optional=("observed",))
         facts = json.loads(text)
         replicas = math.inf if facts["n_replicas"] is None else facts["n_replicas"]
         orders = check_orders("orders", facts["orders"])
         info = facts["info"]
         if info.get("error") is not None:
             info["error"] = {int(p): value for p, value in info["error"].items()}  # JSON has no integer keys
-        return cls(orders=orders, n_replicas=replicas, info=Info(**info), **tensors)
+        totals = zip(facts.get("observed", ()), tensors.pop("observed", ()), strict=True)
+        observed = {name: Observed(mean, variance, int(replicas)) for name, (mean, variance) in totals}
+        return cls(orders=orders, n_replicas=replicas, info=Info(**info), observed=observed, **tensors)
 
     def _need(self, orders: Sequence[int], what: str) -> None:
         missing = [p for p in orders if p not in self.orders]
@@ -138,7 +174,15 @@ class Moments:
 
 
 def concatenate(reservoirs: Sequence[Moments], orders: Sequence[int] | None = None) -> Array:
-    """Joint features [phi_K1 | phi_K2 | ...] of reservoirs that saw the same samples: (S, sum of their features)."""
+    """Joint features [phi_K1 | phi_K2 | ...] of reservoirs that saw the same samples.
+
+    Args:
+        reservoirs: the moments of each, with the same sample ids.
+        orders: which orders of each, increasing; all unless given.
+
+    Returns:
+        (S, sum of the numbers of their features).
+    """
     if not reservoirs:
         raise invalid("reservoirs", "hold at least one Moments", "empty")
     for k, moments in enumerate(reservoirs):

@@ -46,7 +46,14 @@ class Integrability(NamedTuple):
 
 
 def integrability(W: ArrayLike) -> Integrability:
-    """Whether dF_i/dx_j = dF_j/dx_i, that is W = W^T exactly, with the size of the asymmetry."""
+    """Whether the coupling derives from a potential: dF_i/dx_j = dF_j/dx_i, that is W = W^T exactly.
+
+    Args:
+        W: coupling, (N, N).
+
+    Returns:
+        `integrable`, and `asymmetry`, 0 for a symmetric and 1 for an antisymmetric W.
+    """
     W = check_array("W", W, ("N", "N"))
     size = float(np.linalg.norm(W))
     asymmetry = float(np.linalg.norm(W - W.T)) / (2 * size) if size else 0.0
@@ -87,11 +94,20 @@ def stationary_point(h: Any, dynamics: "Dynamics", xp: Any = np) -> Any:
     return xp.where(h < 0, -1.0, 1.0) * 2 * a * y
 
 
+def force(x: Any, h: Any, dynamics: "Dynamics") -> Any:
+    """F of `Dynamics.force`, on arrays of NumPy or of JAX."""
+    return h - x * (2 * dynamics.J2 + 4 * dynamics.J4 * x * x)
+
+
 @dataclass(frozen=True)
 class Dynamics:
     """The well, the mobility and the temperature that all nodes of a reservoir share.
 
-    J2 < 0 with J4 > 0 is a double well. J4 = 0 needs J2 > 0: without it nothing confines the node.
+    Args:
+        J2: quadratic coefficient of the well. J2 < 0 with J4 > 0 is a double well.
+        J4: quartic coefficient of the well, zero or positive. J4 = 0 needs J2 > 0: nothing else confines the node.
+        mu: mobility, positive.
+        kT: thermal energy, zero or positive.
     """
 
     J2: float = 1.0
@@ -118,7 +134,7 @@ class Dynamics:
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """F = -dU/dx = -2 J2 x - 4 J4 x^3 + h, broadcast over x and h."""
         x, h = np.asarray(x, np.float64), np.asarray(h, np.float64)
-        return np.asarray(h - x * (2 * self.J2 + 4 * self.J4 * x * x))
+        return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
         """U'' = 2 J2 + 12 J4 x^2."""
@@ -165,7 +181,14 @@ class Dynamics:
         return np.asarray(np.exp(-(self.potential(x, h) - minimum) / self.kT) / Z)
 
     def boltzmann_moments(self, h: ArrayLike, orders: Sequence[int] = (1, 2, 4)) -> Array:
-        """E[x^p] in equilibrium for each drive: (len(orders), *h.shape), by quadrature to about 1e-12.
+        """E[x^p] of one node in equilibrium, by quadrature to about 1e-12.
+
+        Args:
+            h: drives, of any shape.
+            orders: the p that are wanted.
+
+        Returns:
+            (len(orders), *h.shape).
 
         At kT = 0 it is the minimum itself (both minima, equally, for a double well at h = 0).
         Memory is bounded; time is about a microsecond per drive and thousand quadrature points.

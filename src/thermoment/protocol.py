@@ -14,9 +14,16 @@ _WORD = 2**32 - 1
 
 @dataclass(frozen=True)
 class Protocol:
-    """Euler steps of `dt` up to `t_final`, `n_replicas` resets to x = 0, moments of the given orders read at the end.
+    """How long and how finely a reservoir is simulated, how often, and what is read at the end.
 
-    `n_replicas` may be `math.inf` for an engine that computes the limit. `clip` may be `math.inf` for no clipping.
+    Args:
+        dt: Euler step; it must divide `t_final`.
+        t_final: the time at which the nodes are read.
+        n_replicas: M, independent copies, each started at x = 0, over which moments are averaged; from 1 to 2^20.
+            `math.inf` is for an engine that computes the limit (meanfield).
+        clip: x is cut to [-clip, clip] after every step, and the cuts are counted. `math.inf` for no clipping.
+        seed: chooses the noise of the whole experiment, 32 bits.
+        orders: the p of the moments E[x^p], increasing, from 1 to 8.
     """
 
     dt: float = 1e-3

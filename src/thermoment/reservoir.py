@@ -31,9 +31,16 @@ class Driven(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reservoir:
-    """N coupled nodes: the well's force, h + W x, with drive h = K I + b. Arrays are kept as read-only float64.
+    """N coupled nodes in their wells: force -dV/dx + h + W x, with drive h = K I + b for an input I.
 
-    `stream` numbers the reservoirs of one experiment: each has noise of its own.
+    Args:
+        W: coupling, (N, N), zero on the diagonal: x_j pushes node i by W_ij x_j. N is at most 16384.
+        K: input projection, (N, D).
+        b: bias, (N,).
+        dynamics: the well, mobility and temperature of the nodes.
+        stream: number of the reservoir within an experiment, 32 bits: each has noise of its own.
+
+    The arrays are copied, and kept as read-only float64.
     """
 
     W: NDArray[np.float64]
@@ -75,14 +82,20 @@ class Reservoir:
         stream: int = 0,
         dynamics: Dynamics | None = None,
     ) -> "Reservoir":
-        """W_ij ~ N(0, s_W^2/N) off the diagonal, K_ik ~ N(0, s_K^2/D), b_i ~ N(0, s_b^2), drawn in this order.
+        """A random reservoir: W_ij ~ N(0, s_W^2/N) off the diagonal, K_ik ~ N(0, s_K^2/D), b_i ~ N(0, s_b^2).
 
-        The diagonal of W is drawn too, then set to zero.
+        Args:
+            n_nodes: N.
+            n_inputs: D.
+            s_W: scale of the coupling.
+            s_K: scale of the input projection.
+            s_b: scale of the bias.
+            seed: of `numpy.random.default_rng`, which gives W, K and b in this order. The diagonal of W is drawn too,
+                then set to zero.
+            stream: as in `Reservoir`; it chooses the noise and not the matrices.
+            dynamics: as in `Reservoir`; `Dynamics()` unless given.
         """
-        N, D = (
-            check_integer("n_nodes", n_nodes, 1, MAX_NODES),
-            check_integer("n_inputs", n_inputs, 1, 2**31),
-        )
+        N, D = check_integer("n_nodes", n_nodes, 1, MAX_NODES), check_integer("n_inputs", n_inputs, 1, 2**31)
         scales = {"s_W": s_W, "s_K": s_K, "s_b": s_b}
         s_W, s_K, s_b = (check_not_negative(name, value) for name, value in scales.items())
         rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
@@ -91,6 +104,9 @@ class Reservoir:
         K = rng.normal(0.0, s_K / math.sqrt(D), (N, D))
         b = rng.normal(0.0, s_b, N)
         return cls(W, K, b, dynamics or Dynamics(), stream)
+
+    def __repr__(self) -> str:
+        return f"Reservoir(N={self.n_nodes}, D={self.n_inputs}, stream={self.stream}, {self.dynamics})"
 
     @property
     def n_nodes(self) -> int:
@@ -101,11 +117,18 @@ class Reservoir:
         return int(self.K.shape[1])
 
     def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """h = K I + b for inputs (S, D): (S, N). A row's bits do not depend on other rows or the number of cores."""
+        """The drive h = K I + b of every node.
+
+        Args:
+            inputs: (S, D), one sample a row.
+
+        Returns:
+            (S, N). A row's bits depend neither on the other rows nor on the number of cores.
+        """
         return self.driven(inputs).drive
 
     def driven(self, inputs: ArrayLike) -> Driven:
-        """The same, and the largest magnitude among them."""
+        """The drive of every node for inputs (S, D), and the largest magnitude in it."""
         images = check_shape("inputs", inputs, ("S", self.n_inputs))
         drive = np.empty((len(images), self.n_nodes))
 
@@ -116,7 +139,7 @@ class Reservoir:
             with np.errstate(over="ignore", invalid="ignore"):
                 found = (rows @ self.K.T + self.b)[: len(part)]
             largest = float(np.abs(found).max())
-            if not math.isfinite(largest):  # as from any input that is not
+            if not math.isfinite(largest):  # an input that is NaN or infinite makes the drive so too: say which
                 check_array("inputs", images, images.shape)
                 check_array("drive", found, found.shape)
             drive[start : start + len(part)] = found

@@ -2,14 +2,16 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.choice import choose
-from thermoment._engines.task import Engine, Task, TracingEngine
-from thermoment._support.checks import check_integer, invalid
+from thermoment._engines.task import Engine, Move, Observable, Task, TracingEngine
+from thermoment._support.checks import check_integer, check_shape, invalid
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
 from thermoment.physics import coupling_norm
@@ -27,24 +29,41 @@ def simulate(
     engine: str | Engine = "auto",
     sample_ids: ArrayLike | None = None,
     progress: Progress = False,
+    observables: Sequence[Observable] = (),
 ) -> Moments:
-    """Moments of every node at t_final, for inputs (S, D).
+    """Moments of every node at t_final.
 
-    `engine` is a name from `thermoment.engines()`, "auto" for the fastest that samples here, or an engine object with
-    options of its own. `progress` is True for a bar or lines on stderr, or a function of (samples done, samples in
-    all). `sample_ids` (S,), 0 to S-1 unless given, choose each sample's noise: a sample with the same
-    input and id has the same bits in any batch, and two samples with the same id have the same noise.
+    Args:
+        reservoir: the network, of N nodes and D inputs.
+        inputs: (S, D), one sample a row.
+        protocol: step, time, replicas, orders; `Protocol()` unless given.
+        engine: a name from `thermoment.engines()`, "auto" for the fastest that samples here, or an engine object with
+            options of its own, such as `thermoment.Xla("float64")`.
+        sample_ids: (S,), integers from 0 to 2^64 - 1 that choose each sample's noise; 0 to S - 1 unless given. A sample
+            with the same input and id has the same bits in any batch. Samples with the same id have the same noise.
+        progress: True for a bar on stderr, or lines where it is no terminal; or a function of (samples done, samples in
+            all).
+        observables: what else to sum along the path of every replica, such as `thermoment.Heat()`. Each is an object
+            with a `name` and a function `increment(move)` of what one step adds to each replica; the engines reference
+            and xla take them.
+
+    Returns:
+        Moments, with `raw` (S, len(orders), N), and in `observed` mean and standard error of each observable (S,).
+
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
+    if observables:
+        task = replace(task, observables=_check_observables(observables, task))
     found, choice = choose(engine, task)
     found.check(task)
     with reporter(progress, task.n_samples) as report:
         start = time.perf_counter()
-        raw, clip_count, error = found.moments(task, report)
+        outcome = found.moments(task, report)
         seconds = time.perf_counter() - start
-    info = Info(found.name, choice, clip_count, task.protocol.n_steps, seconds, error)
-    return Moments(raw, task.protocol.orders, task.protocol.n_replicas, task.sample_ids, info)
+    info = Info(found.name, choice, outcome.clip_count, task.protocol.n_steps, seconds, outcome.error)
+    protocol = task.protocol
+    return Moments(outcome.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, outcome.observed)
 
 
 def final_states(
@@ -55,7 +74,18 @@ def final_states(
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
 ) -> Array:
-    """x(t_final) of every replica: (S, M, N). The states whose moments `simulate` gives; all are held in memory."""
+    """x(t_final) of every replica: the states whose moments `simulate` gives.
+
+    Args:
+        reservoir: the network, of N nodes and D inputs.
+        inputs: (S, D), one sample a row.
+        protocol: step, time, replicas; `Protocol()` unless given.
+        engine: one that shows single replicas: xla or reference.
+        sample_ids: (S,), as for `simulate`.
+
+    Returns:
+        (S, M, N), all of it in memory.
+    """
     task = prepare(reservoir, inputs, protocol, sample_ids)
     return _tracing(engine, task).final_states(task)
 
@@ -70,9 +100,19 @@ def sample_paths(
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """Times (T,) and x of a few nodes at these times (S, M, T, len(nodes)), from x = 0 at t = 0.
+    """x of a few nodes along the way, from x = 0 at t = 0. All nodes are simulated.
 
-    `every` thins the record to each `every`-th step; it must divide the number of steps. All nodes are simulated.
+    Args:
+        reservoir: the network, of N nodes and D inputs.
+        inputs: (S, D), one sample a row.
+        protocol: step, time, replicas; `Protocol()` unless given.
+        nodes: which nodes are recorded, from 0 to N - 1.
+        every: steps from one record to the next; it must divide the number of steps.
+        engine: one that shows single replicas: xla or reference.
+        sample_ids: (S,), as for `simulate`.
+
+    Returns:
+        Times (T,), with T = 1 + n_steps / every, and x at these times (S, M, T, len(nodes)), all of it in memory.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
     last = task.n_nodes - 1
@@ -126,8 +166,25 @@ def _sample_ids(sample_ids: ArrayLike | None, n_samples: int) -> NDArray[np.uint
     ids = np.asarray(sample_ids)
     if ids.dtype.kind not in "iu":
         raise invalid("sample_ids", "be integers from 0 to 2^64 - 1", f"of dtype {ids.dtype}")
-    if ids.shape != (n_samples,):
-        raise ValueError(f"Argument `sample_ids` must have shape ({n_samples},), but has shape {ids.shape}.")
+    check_shape("sample_ids", ids, (n_samples,))
     if ids.dtype.kind == "i" and ids.min() < 0:
         raise invalid("sample_ids", "be integers from 0 to 2^64 - 1", f"{ids.min()} at the least")
     return ids.astype(np.uint64)
+
+
+def _check_observables(observables: Sequence[Observable], task: Task) -> tuple[Observable, ...]:
+    """Each is asked once what a step of two replicas that do not move adds, before any work."""
+    rest = np.zeros((2, task.n_nodes))
+    for one in observables:
+        if not isinstance(one, Observable):
+            raise invalid("observables", "be objects with a name and an increment", repr(one))
+        if not isinstance(one, Hashable):
+            raise invalid("observables", "be hashable, as a frozen dataclass is", one.name)
+        with np.errstate(all="ignore"):
+            shape = np.shape(one.increment(Move(rest, rest, task.drive[0], task.W, task.dynamics, task.protocol.dt)))
+        if shape != (2,):
+            raise invalid("observables", "add one number to each replica", f"{one.name}, which adds shape {shape} to 2")
+    name, count = Counter(one.name for one in observables).most_common(1)[0]
+    if count > 1:
+        raise invalid("observables", "have different names", f"{name}, {count} times")
+    return tuple(observables)

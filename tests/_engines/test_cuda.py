@@ -123,6 +123,7 @@ import os, signal, threading
 import numpy as np
 import thermoment as tm
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits it as ignored
 reported = []
 
 def started(done, total):

@@ -38,7 +38,7 @@ def stand_in(count: Callable[[], int] = lambda: 1, capability: tuple[int, int] =
 @pytest.fixture
 def with_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Status]]:
     """What `tm.engines()` says of cuda with this CuPy (None: not installed). The engine in use stays as it was."""
-    package = sys.modules["thermoment._engines.choice"]
+    package = sys.modules["thermoment._engines"]
     before = sys.modules.pop(NAME, None)
 
     def status(cupy: Any) -> Status:

@@ -30,7 +30,7 @@ def test_without_the_extension_it_says_that_it_was_not_built(monkeypatch: pytest
 
 
 def test_in_a_tree_that_was_never_built_it_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = sys.modules["thermoment._engines.choice"]
+    engines = sys.modules["thermoment._engines"]
     monkeypatch.delitem(sys.modules, "thermoment._engines._native", raising=False)
     monkeypatch.delattr(engines, "_native", raising=False)
     monkeypatch.setattr(engines, "__path__", [])

@@ -9,9 +9,6 @@ rest_period: int
 def kernels() -> list[tuple[str, str, bool, bool]]:
     """(name, description, runs here, has bfloat16) of each kernel that was built, fastest first."""
 
-def multiply_only(isa: str, rounds: int) -> int:
-    """Does `rounds` rounds of the product's instruction and returns how many multiplications that were."""
-
 def moments(
     *,
     isa: str,
@@ -25,8 +22,8 @@ def moments(
     seed: int,
     stream: int,
     mu_dt: float,
-    J2: float,
-    J4: float,
+    linear: float,
+    cubic: float,
     sigma: float,
     clip: float,
     n_threads: int,

@@ -14,7 +14,7 @@ MODULES = {
     "meanfield": "thermoment._engines.meanfield.engine:MeanField",
 }
 _AUTO = ("cuda", "native", "xla")
-"""What "auto" tries, fastest first."""
+"""The engines that "auto" tries, fastest first."""
 
 
 class Status(NamedTuple):
@@ -25,12 +25,16 @@ class Status(NamedTuple):
 
 
 def engines() -> dict[str, Status]:
-    """Every engine by name: whether it can run here, and on what or why not."""
+    """What can run here.
+
+    Returns:
+        For every engine by name `can_run`, and `note`, which says on what it runs or why it cannot.
+    """
     return {name: _status(name)[1] for name in MODULES}
 
 
 def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, str]:
-    """The engine asked for, or for "auto" the first that can run here and do this task; and why it is this one."""
+    """The engine that was asked for, and why it is this one; "auto" asks for the first that can do the task here."""
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
             raise invalid("engine", "be a name or an engine", repr(engine))

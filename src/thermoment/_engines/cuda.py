@@ -1,4 +1,4 @@
-"""The GPU engine: one fused kernel, compiled at run time. kernels/README.cuda.md explains how it works."""
+"""The GPU engine: one fused kernel, compiled at run time. kernels/cuda/README.md explains how it works."""
 
 import math
 from collections import defaultdict
@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.task import Outcome, Report, Task, check_samples
+from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
 from thermoment._support.checks import invalid
 from thermoment.noise import round_keys
-from thermoment.physics import Dynamics
-from thermoment.protocol import Protocol
 
 try:
     import cupy
@@ -29,13 +27,12 @@ WIDTH = 256
 """Nodes that a tile holds."""
 ROWS = 64
 """Replicas that a tile holds."""
-# Half precision, in which W x is multiplied and added up, ends at 65504. States are kept below the one, sums below the
-# other, which leaves room for rounding.
+# Half precision, in which W x is multiplied and added up, ends at 65504. States are kept below _LARGEST_STATE and sums
+# below _LARGEST_SUM, which leaves room for rounding.
 _LARGEST_STATE = 6e4
 _LARGEST_SUM = 2.0**15
-# A launch is at most so many tiles, and steps of them, for each tile that the GPU works on at a time: a fraction of a
-# second, after which Ctrl-C is noticed, and so short that what the host does before the first and after the last hardly
-# counts. One tile is always done to its end.
+# A launch covers at most _ROUNDS tiles for each tile that the GPU works on at a time, fewer if tiles times steps would
+# exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches.
 _ROUNDS, _ROUND_STEPS = 10, 40_000
 
 _KERNELS = Path(__file__).parent / "kernels" / "cuda"
@@ -56,7 +53,7 @@ _TASK = np.dtype(
 
 
 _TILES = 2
-"""Tiles that a multiprocessor works on at a time."""
+"""Number of tiles that a multiprocessor works on at a time."""
 _WORKSPACE_BYTES = _TILES * 5 * WIDTH * 4
 _X_BYTES = _TILES * ROWS * WIDTH * 2
 _W_BYTES = WIDTH * WIDTH * 2
@@ -112,11 +109,12 @@ class Cuda:
 
     def check(self, task: Task) -> None:
         check_samples(task)
+        check_no_observables(task, self.name)
         if task.n_nodes > WIDTH:
             raise invalid("W", f"couple at most {WIDTH} nodes for cuda (engine xla takes more)", task.n_nodes)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        n_devices = device_count()
+        n_devices = int(cupy.cuda.runtime.getDeviceCount())
         raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
         clip_count = 0
         multiprocessors = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
@@ -127,7 +125,7 @@ class Cuda:
             with _stream(number % n_devices):
                 return self._chunk(task, chunks[number], raw)
 
-        # Three to a device, so that it computes one while the host is busy with the others.
+        # Three chunks to a device, so that it computes one while the host is busy with the others.
         with ThreadPoolExecutor(3 * n_devices) as pool:
             for chunk, clipped in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
                 clip_count += clipped
@@ -147,7 +145,10 @@ class Cuda:
         return self.product or best
 
     def _chunk(self, task: Task, chunk: slice, raw: NDArray[np.float64]) -> int:
-        """Moments of some samples to `raw`, in smaller pieces where memory is short. Returns the clipped updates."""
+        """Writes the moments of some samples to `raw`, in smaller pieces where memory is short.
+
+        Returns the number of clipped updates.
+        """
         try:
             return self._samples(task, np.arange(chunk.start, chunk.stop), raw)
         except cupy.cuda.memory.OutOfMemoryError:
@@ -158,7 +159,7 @@ class Cuda:
         return sum(self._chunk(task, part, raw) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
 
     def _samples(self, task: Task, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> int:
-        """The same in one piece. Samples that may have been clipped are done again, with care."""
+        """Does the work of `_chunk` in one piece. Samples that may have been clipped run again, with a clip."""
         path = self._path(cupy.cuda.Device().id)
         raw[samples], _, unsure = _launch(task, path, samples, clip=False)
         again = samples[np.flatnonzero(unsure)]
@@ -169,13 +170,13 @@ class Cuda:
 
 
 def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
-    """Samples of one launch: a fraction of a second's work."""
+    """Number of samples in one launch: work for a fraction of a second."""
     rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
     return max(1, rounds * multiprocessors * _TILES // blocks)
 
 
 _idle: defaultdict[int, list[Any]] = defaultdict(list)
-"""For each device the streams that nobody uses. They are kept: CuPy gives a stream the memory that it had before."""
+"""For each device the streams that no thread uses now. They are kept: CuPy gives a stream the memory it had before."""
 
 
 @contextmanager
@@ -191,45 +192,16 @@ def _stream(device: int) -> Iterator[None]:
         _idle[device].append(stream)
 
 
-def device_count() -> int:
-    """GPUs that share the work."""
-    return int(cupy.cuda.runtime.getDeviceCount())
-
-
-def large_products(count: int) -> int:
-    """Does large products in half precision on the first GPU, and returns how many multiplications that were."""
-    size = 8192
-    with cupy.cuda.Device(0) as device:
-        factor = cupy.random.random((size, size), np.float32).astype(np.float16)
-        product = cupy.empty_like(factor)
-        for _ in range(count):
-            cupy.matmul(factor, factor, out=product)
-        device.synchronize()
-    return count * size**3
-
-
-def steps_without_product(rounds: int) -> int:
-    """Runs the kernel without W x on the first GPU, and returns how many node-steps that were."""
-    S = rounds * int(cupy.cuda.Device(0).attributes["MultiProcessorCount"])
-    protocol = Protocol(t_final=8.0, n_replicas=_TILES * ROWS)  # so long that the host's part does not count
-    task = Task(
-        np.ones((S, WIDTH)), np.zeros((WIDTH, WIDTH)), Dynamics(), protocol, np.arange(S, dtype=np.uint64), stream=0
-    )
-    with cupy.cuda.Device(0):
-        _launch(task, Cuda()._path(0), np.arange(S), clip=False, extra=("-DWITHOUT_PRODUCT",))
-    return S * _TILES * ROWS * WIDTH * protocol.n_steps
-
-
 def _launch(
-    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool, extra: tuple[str, ...] = ()
+    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
-    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), and which are unsure (S,).
+    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), which may have been clipped (S,).
 
-    Nothing but the kernel runs on the GPU's cores: it fills them, so whatever is asked of them for one chunk of samples
-    waits for the other's kernel, and the host with it.
+    Nothing but the kernel runs on the GPU's cores. The kernel fills them, so any other work for one chunk of samples
+    would wait until the kernel of another chunk has ended, and the host would wait with it.
     """
-    protocol, dynamics = task.protocol, task.dynamics
-    mu_dt = dynamics.mu * protocol.dt
+    protocol = task.protocol
+    mu_dt, linear, cubic, sigma = task.step.uniform()
     S, blocks, n_orders = len(samples), math.ceil(task.n_replicas / ROWS), len(protocol.orders)
     column = np.argsort(_node_of_column())[: task.n_nodes]
     drive = np.zeros((S, WIDTH), np.float32)
@@ -254,16 +226,16 @@ def _launch(
         ("n_nodes", task.n_nodes),
         ("n_steps", protocol.n_steps),
         ("orders", sum(1 << (p - 1) for p in protocol.orders)),
-        ("linear", 1 - 2 * mu_dt * dynamics.J2),
-        ("cubic", -4 * mu_dt * dynamics.J4),
-        ("log_scale", -2 * math.log(2) * 2 * mu_dt * dynamics.kT),
+        ("linear", 1 + linear),
+        ("cubic", cubic),
+        ("log_scale", -2 * math.log(2) * sigma**2),
         ("clip", clip_at),
         ("unit", 2.0**-power),
         ("limit", int(np.float16(clip_at).view(np.uint16))),
         ("keys", (round_keys(protocol.seed, task.stream) >> np.uint64(32)).ravel()),
     ):
         arguments[name] = value
-    kernel = _compile(cupy.cuda.Device().id, path, clip, extra)
+    kernel = _compile(cupy.cuda.Device().id, path, clip)
     grid = min(cupy.cuda.Device().attributes["MultiProcessorCount"], math.ceil(S * blocks / _TILES))
     kernel((grid,), (_THREADS,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
@@ -275,7 +247,7 @@ def _launch(
 
 
 @cache
-def _compile(device: int, path: str, clip: bool, extra: tuple[str, ...]) -> Any:
+def _compile(device: int, path: str, clip: bool) -> Any:
     """The kernel for one device, as machine code for just its architecture."""
     capability = cupy.cuda.Device(device).compute_capability
     options = [
@@ -283,7 +255,6 @@ def _compile(device: int, path: str, clip: bool, extra: tuple[str, ...]) -> Any:
         f"--gpu-architecture=sm_{capability}{'a' if path == 'wgmma' else ''}",
         *_PATHS[path].defines,
         *(["-DCLIP"] if clip else []),
-        *extra,
     ]
     source = (_KERNELS / "langevin.cu").read_text()
     headers = [(_KERNELS / name).read_bytes() for name in _HEADERS]

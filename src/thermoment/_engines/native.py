@@ -1,13 +1,12 @@
-"""The CPU engine: C++, vectorised and threaded, built with the package. kernels/README.md explains how it works."""
+"""The CPU engine: C++, vectorised and threaded, built with the package. kernels/cpu/README.md explains how it works."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.task import Outcome, Report, Task, check_samples
+from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
 from thermoment._support.checks import check_integer, invalid
 from thermoment._support.threads import cores
 from thermoment.physics import Dynamics, coupling_norm
@@ -15,7 +14,6 @@ from thermoment.physics import Dynamics, coupling_norm
 try:
     from thermoment._engines._native import kernels, rest_period
     from thermoment._engines._native import moments as run
-    from thermoment._engines._native import multiply_only as multiply_on_one_core
 
     _missing = ""
 except ModuleNotFoundError:
@@ -23,7 +21,8 @@ except ModuleNotFoundError:
 except ImportError as error:
     _missing = f"was built but cannot be loaded: {error}"
 
-# Largest estimated error of x for which bfloat16 is used. It is an upper estimate: most moments are ten times closer.
+# bfloat16 is used where the estimated error of x is below this. The estimate is an upper one: the error of most moments
+# is a tenth of it.
 _TOLERANCE = 2e-5
 
 
@@ -60,10 +59,11 @@ class Native:
 
     def check(self, task: Task) -> None:
         check_samples(task)
+        check_no_observables(task, self.name)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        dynamics, protocol = task.dynamics, task.protocol
-        mu_dt = dynamics.mu * protocol.dt
+        protocol = task.protocol
+        mu_dt, linear, cubic, sigma = task.step.uniform()
         isa, _, has_bfloat16 = self._kernel()
         raw = np.empty((task.n_samples, len(protocol.orders), task.n_nodes))
         clip_count = run(
@@ -78,9 +78,9 @@ class Native:
             seed=protocol.seed,
             stream=task.stream,
             mu_dt=mu_dt,
-            J2=dynamics.J2,
-            J4=dynamics.J4,
-            sigma=np.sqrt(2 * mu_dt * dynamics.kT),
+            linear=linear,
+            cubic=cubic,
+            sigma=sigma,
             clip=protocol.clip,
             n_threads=self._threads(),
             raw=raw,
@@ -100,24 +100,15 @@ class Native:
         return self.threads or cores()
 
 
-def multiply_only(rounds: int) -> int:
-    """Does the product's instruction and nothing else on all cores, and returns how many multiplications that were.
-
-    What W x would take if nothing else had to be done: a limit, for `thermoment.limits`.
-    """
-    isa, _, _ = Native()._kernel()
-    with ThreadPoolExecutor(cores()) as pool:
-        return sum(pool.map(lambda _: multiply_on_one_core(isa, rounds), range(cores())))
-
-
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
-    """(S,): for which samples W x from bfloat16 factors is as good as from float32, to about `_TOLERANCE`.
+    """(S,): the samples for which W x from bfloat16 factors is as good as from float32, to about `_TOLERANCE`.
 
-    Rounding changes a factor by 2^-9 of itself at most. For W this is put right every `rest_period` steps, so x is off
-    by what gathers in between, and by what an unstable network makes of that until the end. For x it averages out, as
-    long as thermal motion is wider than the spacing of bfloat16 numbers. Where updates may be clipped float32 is used,
-    to count them as the reference does. How far nodes go is estimated from the sample's strongest drive: the choice
-    depends on the sample alone, as its bits must.
+    Rounding to bfloat16 changes a factor by at most 2^-9 of itself. The rounding of W is made up for every
+    `rest_period` steps: what is left is the error of these steps, times what an unstable network amplifies it by until
+    t_final (`growth`). The rounding of x averages out where thermal motion is wider than the spacing of bfloat16
+    numbers (`blurred`). Where updates may be clipped float32 is used, to count them as the reference does
+    (`never_clipped`). How far nodes go is estimated from the sample's strongest drive, so the choice depends on the
+    sample alone, as its bits must.
     """
     dynamics, protocol = task.dynamics, task.protocol
     norm = coupling_norm(task.W)
@@ -132,9 +123,9 @@ def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
     never_clipped = x + 6 * width < protocol.clip
 
     rounding = 2.0**-9 * np.linalg.norm(task.W, axis=1).max() * np.hypot(x, width)
-    # The exponent is cut where the answer is no in any case.
+    # At an exponent of 100 the answer is no in any case; beyond, exp would overflow.
     growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * protocol.t_final, 0, 100))
-    off = rest_period * dynamics.mu * protocol.dt * rounding * growth
+    off = rest_period * task.step.mu_dt.max() * rounding * growth
     return np.asarray(blurred & never_clipped & (off <= _TOLERANCE))
 
 

@@ -1,21 +1,88 @@
-"""What an engine is: it turns a `Task` into moments."""
+"""What an engine is: it turns a `Task` into moments, and sums what a step of every replica adds to an `Observable`."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, runtime_checkable
+from functools import cached_property
+from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
+from thermoment.moments import Observed
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 
 Array = NDArray[np.float64]
 Report = Callable[[int], None]
 """Called with the number of samples finished so far."""
+
+
+class Step(NamedTuple):
+    """The coefficients of one Euler step, each of shape (N,), a number for every node:
+
+    x <- x + linear x + cubic x^3 + mu_dt (h + W x) + sigma xi
+    """
+
+    mu_dt: Array
+    """mu dt"""
+    linear: Array
+    """-2 mu dt J2"""
+    cubic: Array
+    """-4 mu dt J4"""
+    sigma: Array
+    """sqrt(2 mu dt kT)"""
+
+    def uniform(self) -> tuple[float, float, float, float]:
+        """mu_dt, linear, cubic and sigma as single numbers, for an engine whose nodes are all alike."""
+        if any(np.ptp(values) for values in self):
+            raise invalid("dynamics", "be the same for all nodes for this engine", "different between nodes")
+        mu_dt, linear, cubic, sigma = (float(values[0]) for values in self)
+        return mu_dt, linear, cubic, sigma
+
+
+class Move(NamedTuple):
+    """One Euler step of some replicas, as an `Observable` is shown it. All arrays are float64, of NumPy or of JAX."""
+
+    before: Any
+    """x before the step: (..., N)"""
+    after: Any
+    """x after the step and its clip: (..., N)"""
+    drive: Any
+    """h: broadcasts with x"""
+    W: Any
+    """(N, N); W x is `x @ W.T`"""
+    dynamics: Dynamics
+    dt: float
+
+    @property
+    def middle(self) -> Any:
+        """The midpoint of the step, at which a Stratonovich sum takes its force: (..., N)."""
+        return (self.before + self.after) / 2
+
+    @property
+    def change(self) -> Any:
+        """dx: (..., N)."""
+        return self.after - self.before
+
+
+@runtime_checkable
+class Observable(Interface):
+    """A quantity that grows along the path of every replica. An engine sums it over the steps, inside its loop.
+
+    It must be hashable and equal to its like (a frozen dataclass is), since a program is compiled for it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def increment(self, move: Move) -> Any:
+        """What a step adds to each replica: (...), from x of shape (..., N).
+
+        A pure function, written with operators and methods that arrays of NumPy and of JAX both have.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +98,7 @@ class Task:
     sample_ids: NDArray[np.uint64]
     """(S,)"""
     stream: int
+    observables: tuple[Observable, ...] = ()
 
     @property
     def n_samples(self) -> int:
@@ -44,6 +112,13 @@ class Task:
     def n_replicas(self) -> int:
         return int(self.protocol.n_replicas)
 
+    @cached_property
+    def step(self) -> Step:
+        """What every engine multiplies by in a step; formed here and nowhere else."""
+        dynamics = self.dynamics
+        mu_dt = np.full(self.n_nodes, dynamics.mu * self.protocol.dt)
+        return Step(mu_dt, -2 * mu_dt * dynamics.J2, -4 * mu_dt * dynamics.J4, np.sqrt(2 * mu_dt * dynamics.kT))
+
 
 class Outcome(NamedTuple):
     """What an engine computed."""
@@ -53,6 +128,8 @@ class Outcome(NamedTuple):
     clip_count: int
     error: dict[int, float] | None = None
     """per order the estimated error of an engine that approximates, rms over nodes and samples"""
+    observed: Mapping[str, Observed] = {}
+    """for each observable of the task, by name"""
 
 
 @runtime_checkable
@@ -91,3 +168,10 @@ def check_samples(task: Task) -> None:
     """Raises where a sampling engine is asked for the limit of infinitely many replicas."""
     if task.protocol.n_replicas == math.inf:
         raise invalid("n_replicas", "be finite for an engine that samples", task.protocol.n_replicas)
+
+
+def check_no_observables(task: Task, engine: str) -> None:
+    """Raises where an engine that shows no single steps is asked for observables."""
+    if task.observables:
+        names = ", ".join(one.name for one in task.observables)
+        raise invalid("observables", f"be empty for the {engine} engine (reference and xla take them)", names)

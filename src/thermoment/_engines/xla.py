@@ -4,9 +4,9 @@ The work is cut into tiles of (samples, replicas), each one call of a compiled p
 and the kind of device, never on the batch: the last ones are padded. So a sample always goes through the same program
 and its bits do not depend on what else is simulated. Threads keep several tiles under way.
 
-Two facts shape the loop (measurements in docs/log.md). XLA on the CPU recomputes a generator in every consumer, so the
-noise of the next step is carried through the loop, which forces it into memory once. And it computes one output per
-loop, so a Box-Muller pair is one complex number: logarithm, square root and Philox are shared by both normals.
+Two facts about XLA on the CPU shape the loop (measurements in docs/log.md). XLA recomputes noise wherever it is used;
+therefore the noise of the next step is carried through the loop, which forces it into memory once. And XLA computes one
+output per loop; therefore a Box-Muller pair is one complex number, whose parts share logarithm, square root and Philox.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,13 @@ from jax import lax
 from numpy.typing import NDArray
 
 from thermoment._engines.jax_noise import box_muller
-from thermoment._engines.task import Array, Outcome, Report, Task, check_samples
+from thermoment._engines.tally import Tally
+from thermoment._engines.task import Array, Move, Observable, Outcome, Report, Task, check_samples
 from thermoment._support.checks import invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
 from thermoment.noise import counters, philox, round_keys
+from thermoment.physics import Dynamics
 
 
 @dataclass(frozen=True)
@@ -49,30 +51,30 @@ class Xla:
         check_samples(task)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        protocol = task.protocol
-        layout = _Layout.of(task)
-        raw = np.zeros((task.n_samples, len(protocol.orders), task.n_nodes))
-        clip_count = 0
-
-        def run(tile: _Tile, _: tuple[int, int]) -> Any:
-            return _moments(tile, protocol.n_steps, protocol.orders)
-
-        for samples, replicas, (sums, clips) in self._tiles(task, layout, run):
+        orders, layout = task.protocol.orders, _Layout.of(task)
+        raw = np.zeros((task.n_samples, len(orders), task.n_nodes))
+        clip_count, tally = 0, Tally(task)
+        watched, scene = None, None
+        if task.observables:
+            watched = _Watched(task.observables, task.dynamics, task.protocol.dt)
+            scene = _Scene(layout.columns, task.step.mu_dt)
+        n_steps = task.protocol.n_steps
+        tiles = self._tiles(task, layout, lambda tile, _: _moments(tile, n_steps, orders, scene, watched))
+        for samples, replicas, (sums, clips, totals) in tiles:
             count = samples.stop - samples.start
             raw[samples] += sums[:count, :, layout.columns]
             clip_count += int(clips[:count].sum())
+            if watched:
+                tally.add(samples, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
             if replicas.stop == task.n_replicas:
                 report(samples.stop)
-        return Outcome(raw / task.n_replicas, clip_count)
+        return Outcome(raw / task.n_replicas, clip_count, observed=tally.observed(task.n_replicas))
 
     def final_states(self, task: Task) -> Array:
         layout = _Layout.of(task)
         states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
-
-        def run(tile: _Tile, wanted: tuple[int, int]) -> Any:
-            return _final_states(tile, task.protocol.n_steps, wanted)
-
-        for samples, replicas, x in self._tiles(task, layout, run):
+        tiles = self._tiles(task, layout, lambda tile, wanted: _final_states(tile, task.protocol.n_steps, wanted))
+        for samples, replicas, x in tiles:
             states[samples, replicas] = x[..., layout.columns]
         return states
 
@@ -81,11 +83,8 @@ class Xla:
         records = task.protocol.n_steps // every
         paths = np.zeros((task.n_samples, task.n_replicas, records + 1, len(nodes)))
         columns = layout.columns[nodes]
-
-        def run(tile: _Tile, wanted: tuple[int, int]) -> Any:
-            return _paths(tile, columns, every, records, wanted)
-
-        for samples, replicas, x in self._tiles(task, layout, run):
+        tiles = self._tiles(task, layout, lambda tile, wanted: _paths(tile, columns, every, records, wanted))
+        for samples, replicas, x in tiles:
             paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
         return paths
 
@@ -105,8 +104,7 @@ class Xla:
             k = number % len(devices)
             wanted = samples.stop - samples.start, replicas.stop - replicas.start
             h = np.zeros((layout.samples, layout.width))
-            h[: wanted[0], layout.columns] = task.drive[samples]
-            h *= task.dynamics.mu * task.protocol.dt
+            h[: wanted[0], layout.columns] = task.step.mu_dt * task.drive[samples]
             ids = np.zeros(layout.samples, np.uint64)
             ids[: wanted[0]] = task.sample_ids[samples]
             live = np.arange(layout.replicas) < wanted[1]
@@ -126,25 +124,16 @@ class Xla:
 
     def _constants(self, task: Task, layout: "_Layout") -> tuple[Any, ...]:
         """The part of a tile that all tiles share, in the order of `_Tile`."""
-        dynamics, protocol = task.dynamics, task.protocol
-        mu_dt = dynamics.mu * protocol.dt
-        W = np.zeros((layout.width, layout.width))
-        W[np.ix_(layout.columns, layout.columns)] = mu_dt * task.W.T
+        step, columns = task.step, layout.columns
+        W = np.zeros((layout.width, layout.width), self.dtype)
+        W[np.ix_(columns, columns)] = step.mu_dt * task.W.T
         nodes = np.zeros(layout.width, bool)
-        nodes[layout.columns] = True
-        scalars = (
-            -2 * mu_dt * dynamics.J2,
-            -4 * mu_dt * dynamics.J4,
-            np.sqrt(2 * mu_dt * dynamics.kT),
-            protocol.clip,
-        )
-        kind = np.dtype(self.dtype).type
-        return (
-            nodes,
-            W.astype(self.dtype),
-            round_keys(protocol.seed, task.stream),
-            *(kind(scalar) for scalar in scalars),
-        )
+        nodes[columns] = True
+        # The coefficients of columns without a node stay zero, and so does x there.
+        coefficients = np.zeros((3, layout.width), self.dtype)
+        coefficients[:, columns] = step.linear, step.cubic, step.sigma
+        clip = np.dtype(self.dtype).type(task.protocol.clip)
+        return nodes, W, round_keys(task.protocol.seed, task.stream), *coefficients, clip
 
 
 class _Layout(NamedTuple):
@@ -186,6 +175,7 @@ class _Tile(NamedTuple):
     """mu dt W^T: (width, width)"""
     keys: jax.Array
     linear: jax.Array
+    """(width,), as are `cubic` and `sigma`"""
     cubic: jax.Array
     sigma: jax.Array
     clip: jax.Array
@@ -198,6 +188,42 @@ class _State(NamedTuple):
     """(q, r, width / 2) complex: the noise of the coming step"""
     clipped: jax.Array
     """(q, r)"""
+    totals: tuple[jax.Array, ...] = ()
+    """(q, r) each: what the observables have added up to"""
+
+
+class _Watched(NamedTuple):
+    """What a program with observables is compiled for."""
+
+    observables: tuple[Observable, ...]
+    dynamics: Dynamics
+    dt: float
+
+
+class _Scene(NamedTuple):
+    """What leads from a tile back to the arrays that observables are shown."""
+
+    columns: Any
+    """(N,): of `_Layout`"""
+    mu_dt: Any
+    """(N,)"""
+
+
+_Watch = Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]]
+"""From x before and after a step, (q, r, width), what each observable gains: (q, r)."""
+
+
+def _watch(tile: _Tile, scene: _Scene, watched: _Watched) -> _Watch:
+    """Observables see the nodes in order, without padding and in float64, in which their sums stay accurate."""
+    columns, mu_dt = scene
+    h, W = tile.h[:, None, columns] / mu_dt, (tile.W[jnp.ix_(columns, columns)] / mu_dt).T
+
+    def gains(before: jax.Array, after: jax.Array) -> tuple[jax.Array, ...]:
+        x, y = (state[..., columns].astype(jnp.float64) for state in (before, after))
+        move = Move(x, y, h, W, watched.dynamics, watched.dt)
+        return tuple(one.increment(move) for one in watched.observables)
+
+    return gains
 
 
 def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
@@ -213,12 +239,13 @@ def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
     return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
 
 
-def _start(tile: _Tile) -> _State:
+def _start(tile: _Tile, n_observables: int = 0) -> _State:
     x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
-    return _State(x, _noise(tile, jnp.uint64(0)), jnp.zeros(x.shape[:2], jnp.uint64))
+    totals = (jnp.zeros(x.shape[:2], jnp.float64),) * n_observables
+    return _State(x, _noise(tile, jnp.uint64(0)), jnp.zeros(x.shape[:2], jnp.uint64), totals)
 
 
-def _advance(tile: _Tile, state: _State, first: Any, last: Any) -> _State:
+def _advance(tile: _Tile, state: _State, first: Any, last: Any, watch: _Watch | None = None) -> _State:
     """Steps `first` to `last` - 1 of the recursion."""
 
     def step(n: jax.Array, state: _State) -> _State:
@@ -229,20 +256,31 @@ def _advance(tile: _Tile, state: _State, first: Any, last: Any) -> _State:
         local = x * (tile.linear + tile.cubic * x * x)
         y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
         beyond = ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
-        return _State(jnp.clip(y, -tile.clip, tile.clip), _noise(tile, n + 1), state.clipped + beyond)
+        after = jnp.clip(y, -tile.clip, tile.clip)
+        gains = watch(x, after) if watch else ()
+        totals = tuple(total + gain for total, gain in zip(state.totals, gains, strict=True))
+        return _State(after, _noise(tile, n + 1), state.clipped + beyond, totals)
 
     advanced: _State = lax.fori_loop(jnp.asarray(first, jnp.int64), last, step, state)
     return advanced
 
 
-@partial(jax.jit, static_argnames="orders", compiler_options=REPRODUCIBLE)
-def _moments(tile: _Tile, n_steps: int, orders: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-    """Sums of x^p over the tile's replicas in float64, (q, len(orders), width), and clipped updates (q,)."""
-    state = _advance(tile, _start(tile), 0, n_steps)
+@partial(jax.jit, static_argnames=("orders", "watched"), compiler_options=REPRODUCIBLE)
+def _moments(
+    tile: _Tile, n_steps: int, orders: tuple[int, ...], scene: _Scene | None, watched: _Watched | None
+) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:
+    """Sums of x^p over the tile's replicas in float64, (q, len(orders), width), clipped updates (q,), and for each
+    observable what every replica gathered (q, r). Without observables none of it is in the program.
+    """
+    if watched and scene:
+        start = _start(tile, len(watched.observables))
+        state = _advance(tile, start, 0, n_steps, _watch(tile, scene, watched))
+    else:
+        state = _advance(tile, _start(tile), 0, n_steps)
     x = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
     counted = jnp.where(tile.live, state.clipped, 0)
     sums = jnp.stack([(x**p).sum(axis=1) for p in orders], axis=1)
-    return sums, counted.sum(axis=1)
+    return sums, counted.sum(axis=1), state.totals
 
 
 @partial(jax.jit, static_argnames="wanted", compiler_options=REPRODUCIBLE)

@@ -57,9 +57,9 @@ def cache_folder() -> Path:
 
 
 def read_tensors(
-    path: str | PathLike[str], kind: str, names: Sequence[str] | None
+    path: str | PathLike[str], kind: str, names: Sequence[str] | None, optional: Sequence[str] = ()
 ) -> tuple[dict[str, NDArray[Any]], str]:
-    """The tensors called `names`, or all, and the facts of a file that `write_tensors` wrote with this `kind`."""
+    """The tensors and the facts of a file of this `kind`: those called `names` and any `optional` ones, or all."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -69,7 +69,8 @@ def read_tensors(
     except SafetensorError as error:
         raise ValueError(f"{os.fspath(path)} is not a whole safetensors file: {error}.") from None
     found = metadata.get("format"), metadata.get("version")
-    if found != (f"thermoment.{kind}", _VERSION) or (names is not None and set(tensors) != set(names)):
+    expected = names is None or set(names) <= set(tensors) <= {*names, *optional}
+    if found != (f"thermoment.{kind}", _VERSION) or not expected:
         wanted = f" with {', '.join(names)}" if names else ""
         raise ValueError(
             f"{os.fspath(path)} must hold a thermoment.{kind} of version {_VERSION}{wanted}, "

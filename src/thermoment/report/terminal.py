@@ -100,3 +100,18 @@ def accuracy_rows(found: Mapping[str, Any]) -> list[list[str]]:
         ]
         for row in found["accuracy"]
     ]
+
+
+def speed_rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """Engine, what it runs on, node-steps and images per second, time for the paper; then those that cannot run."""
+    ran = [
+        [
+            row["engine"],
+            row["runs_on"],
+            f"{row['node_steps_per_second']:.2g}" if row["node_steps_per_second"] else "none taken",
+            f"{row['images_per_second']:.3g}",
+            duration(row["paper_seconds"]),
+        ]
+        for row in found["speeds"]
+    ]
+    return ran + [[engine, f"cannot run: {why}", "", "", ""] for engine, why in found["absent"].items()]

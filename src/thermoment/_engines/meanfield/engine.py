@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node, solution
 from thermoment._engines.meanfield.replicas import Law, fluctuation, law
 from thermoment._engines.meanfield.tables import RANGES, tables
-from thermoment._engines.task import Array, Outcome, Report, Task
+from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables
 from thermoment._support.checks import invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
@@ -56,6 +56,7 @@ class MeanField:
         return f"JAX {jax.__version__} on {jax.local_devices()[0].device_kind} in {self.dtype}"
 
     def check(self, task: Task) -> None:
+        check_no_observables(task, self.name)
         dynamics, clip = task.dynamics, task.protocol.clip
         if dynamics.kT < _COLDEST:
             raise invalid("kT", f"be at least {_COLDEST} for the meanfield engine", dynamics.kT)

@@ -1,5 +1,4 @@
 // The kernel of processors with AVX2 and FMA.
-#include "peak.hpp"
 #include "simd_avx2.hpp"
 #include "tile.hpp"
 
@@ -12,7 +11,6 @@ extern const Kernel avx2_kernel = {
     2 * Avx2::lanes,
     workspace_bytes<Avx2>,
     run_block<Avx2, Float32>,
-    multiply_only<Avx2, Float32<Avx2>>,
 };
 
 }  // namespace thermoment

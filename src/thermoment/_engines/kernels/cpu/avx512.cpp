@@ -1,5 +1,4 @@
 // The kernel of processors with AVX-512.
-#include "peak.hpp"
 #include "simd_avx512.hpp"
 #include "tile.hpp"
 
@@ -12,7 +11,6 @@ extern const Kernel avx512_kernel = {
     2 * Avx512::lanes,
     workspace_bytes<Avx512>,
     run_block<Avx512, Float32>,
-    multiply_only<Avx512, Float32<Avx512>>,
 };
 
 }  // namespace thermoment

@@ -1,5 +1,4 @@
 // The kernel of processors that also multiply bfloat16: twice the rate in W x.
-#include "peak.hpp"
 #include "simd_avx512.hpp"
 #include "tile.hpp"
 
@@ -40,7 +39,6 @@ extern const Kernel avx512bf16_kernel = {
     2 * Avx512Bf16::lanes,
     workspace_bytes<Avx512Bf16>,
     run,
-    multiply_only<Avx512Bf16, Bfloat16<Avx512Bf16>>,
 };
 
 }  // namespace thermoment

@@ -20,13 +20,6 @@ struct Float32 {
     static const Unit* main(const Coupling& W) { return W.single; }
     static const Unit* rest(const Coupling&) { return nullptr; }
 
-    static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
-        for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
-            const auto column = V::load(x);
-            for (std::size_t i = 0; i < 4; ++i) sum[i] = add(sum[i], spread(W[i]), column);
-        }
-    }
-
     static Row spread(Unit w) { return V::floats(w); }
     static typename V::Float add(typename V::Float sum, Row w, Row x) { return V::fma(w, x, sum); }
 
@@ -44,17 +37,20 @@ struct Bfloat16 {
     static const Unit* main(const Coupling& W) { return W.halved; }
     static const Unit* rest(const Coupling& W) { return W.rest; }
 
-    static void accumulate(typename V::Float (&sum)[4], const Unit* W, const Unit* x, std::size_t rows) {
-        for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
-            const auto column = V::load(x);
-            for (std::size_t i = 0; i < 4; ++i) sum[i] = add(sum[i], spread(W[i]), column);
-        }
-    }
-
     static Row spread(Unit w) { return V::words(w); }
     static typename V::Float add(typename V::Float sum, Row w, Row x) { return V::dot(w, x, sum); }
 
     static void store(Unit* row, const typename V::Float* nodes) { V::store(row, V::to_bfloat16(nodes[0], nodes[1])); }
 };
+
+// Adds W x of the four nodes of a group to their sums. W points to the group, x to the first of `rows` rows.
+template <class V, class Product>
+void accumulate(typename V::Float (&sum)[4], const typename Product::Unit* W, const typename Product::Unit* x,
+                std::size_t rows) {
+    for (std::size_t k = 0; k < rows; ++k, W += 4, x += V::lanes) {
+        const auto column = V::load(x);
+        for (std::size_t i = 0; i < 4; ++i) sum[i] = Product::add(sum[i], Product::spread(W[i]), column);
+    }
+}
 
 }  // namespace thermoment

@@ -50,8 +50,6 @@ struct Kernel {
     // aligned to 64 bytes. Returns early, with sums that mean nothing, once *stop is true.
     void (*run)(const Problem&, const Coupling&, const Block&, void* workspace, double* sums, std::uint64_t* clipped,
                 const std::atomic<bool>* stop);
-    // Does nothing but the product's instruction, and returns how many multiplications that were.
-    std::uint64_t (*multiply_only)(std::uint64_t rounds);
 };
 
 // Nodes come in whole groups of four in memory, as their noise does.

@@ -43,16 +43,16 @@ std::vector<std::tuple<std::string, std::string, bool, bool>> list_kernels() {
 // Fills `raw` and returns the number of clipped updates. Python's signals and `report` are served by this thread.
 std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> drive, In<std::uint64_t, 1> sample_ids,
                       In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas,
-                      std::uint64_t n_steps, std::uint32_t seed, std::uint32_t stream, double mu_dt, double J2,
-                      double J4, double sigma, double clip, std::size_t n_threads, Out raw,
+                      std::uint64_t n_steps, std::uint32_t seed, std::uint32_t stream, double mu_dt,
+                      double linear, double cubic, double sigma, double clip, std::size_t n_threads, Out raw,
                       const nb::callable& report) {
     const Problem problem{drive.shape(1),
                           n_replicas,
                           n_steps,
                           seed,
                           stream,
-                          static_cast<float>(-2 * mu_dt * J2),
-                          static_cast<float>(-4 * mu_dt * J4),
+                          static_cast<float>(linear),
+                          static_cast<float>(cubic),
                           static_cast<float>(sigma),
                           static_cast<float>(clip),
                           orders.data(),
@@ -72,21 +72,12 @@ std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> dri
     return run.clipped();
 }
 
-// Multiplications of single numbers done in `rounds` rounds, with nothing beside them.
-std::uint64_t multiply_only(const std::string& isa, std::uint64_t rounds) {
-    const Kernel& kernel = find(isa);
-    const nb::gil_scoped_release released;
-    return kernel.multiply_only(rounds);
-}
-
 }  // namespace
 
 NB_MODULE(_native, module) {
     module.attr("rest_period") = rest_period;
     module.def("kernels", &list_kernels, "(name, description, runs here, has bfloat16) of each kernel, fastest first.");
     module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "sample_ids"_a, "bfloat16"_a, "orders"_a,
-               "n_replicas"_a, "n_steps"_a, "seed"_a, "stream"_a, "mu_dt"_a, "J2"_a, "J4"_a, "sigma"_a, "clip"_a,
+               "n_replicas"_a, "n_steps"_a, "seed"_a, "stream"_a, "mu_dt"_a, "linear"_a, "cubic"_a, "sigma"_a, "clip"_a,
                "n_threads"_a, "raw"_a, "report"_a, "Fills `raw` and returns the number of clipped updates.");
-    module.def("multiply_only", &multiply_only, "isa"_a, "rounds"_a,
-               "Does `rounds` rounds of the product's instruction and returns how many multiplications that were.");
 }

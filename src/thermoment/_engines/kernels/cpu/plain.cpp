@@ -1,5 +1,4 @@
 // The kernel of every other processor.
-#include "peak.hpp"
 #include "simd_plain.hpp"
 #include "tile.hpp"
 
@@ -12,7 +11,6 @@ extern const Kernel plain_kernel = {
     2 * Plain::lanes,
     workspace_bytes<Plain>,
     run_block<Plain, Float32>,
-    multiply_only<Plain, Float32<Plain>>,
 };
 
 }  // namespace thermoment

@@ -76,8 +76,8 @@ class Tile {
         // The sum over W x starts at the small change and not at x, so that x is rounded once a step.
         Float change[4];
         own_change(step, node, change);
-        Product::accumulate(change, W_ + node * rows_, factor_, rows_);
-        if (with_rest) Product::accumulate(change, rest_ + node * rows_, factor_, rows_);
+        accumulate<V, Product>(change, W_ + node * rows_, factor_, rows_);
+        if (with_rest) accumulate<V, Product>(change, rest_ + node * rows_, factor_, rows_);
         for (std::size_t i = 0; i < 4; i += Product::nodes_per_row) move(node + i, change + i);
     }
 

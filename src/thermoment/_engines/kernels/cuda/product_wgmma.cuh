@@ -43,16 +43,11 @@ struct Product {
         // Addresses and descriptors are cheap, registers are not: they are not to be kept through the own step.
         asm volatile("" : "+l"(x_descriptor), "+l"(w_descriptor), "+r"(first_chunk));
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#ifdef WITHOUT_PRODUCT  // to measure what the rest takes
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 4; ++i) sums[i] = 0;
-#else
 #pragma unroll
         for (int k = 0; k < WIDTH / 16; ++k)
             multiply(x_descriptor + ((k / 4 * ROWS * 128 + k % 4 * 32) >> 4),
                      w_descriptor + ((k / 4 * WIDTH * 128 + k % 4 * 32) >> 4), k > 0);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
     }
 
     // Waits for the product and adds it.
