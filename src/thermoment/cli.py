@@ -101,7 +101,7 @@ def run(
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
     click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)
     if as_json:
-        _print_json(results)
+        click.echo(results.to_json(), nl=False)
     else:
         _print(display.result_tables(results))
         click.echo(f"\n{folder / 'report.html'}")
@@ -250,9 +250,9 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
     from thermoment.runs import plan
 
     dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
-    found = plan.plan(experiment, dataset)
+    found = asdict(plan.plan(experiment, dataset))
     if as_json:
-        _print_json(asdict(found))
+        _print_json(found)
         return
     _print(
         [

@@ -9,12 +9,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Table as Printed
 from rich.text import Text
 
 from thermoment._support.progress import Listener
 from thermoment.report.formatting import duration
-from thermoment.runs.plan import Plan
+from thermoment.results.naming import ModelKey
+from thermoment.results.results import Results, StudyResults
+from thermoment.results.table import Table
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -71,53 +73,48 @@ def _rate(done: int, seconds: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
 
 
-def result_tables(results: Mapping[str, Any]) -> Iterator[Table]:
+def result_tables(results: Results | StudyResults) -> Iterator[Printed]:
     """The accuracies of a run, one row a model with its readouts side by side; of a study, one row a variant."""
-    dataset = results["dataset"]
-    title = f"{results['experiment']}: {dataset['name']} {dataset['n_train']}/{dataset['n_test']}, {results['engine']}"
-    if "study" in results:
-        yield _study(title, results["study"])
+    dataset = results.dataset
+    title = f"{results.experiment}: {dataset.name} {dataset.n_train}/{dataset.n_test}, {results.engine}"
+    if isinstance(results, StudyResults):
+        yield _study(title, results)
         return
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in results["accuracy"]:
-        key = (row["model"], row["fusion"], tuple(row["orders"]), row["n_features"])
-        rows.setdefault(key, {})[row["readout"]] = row
-    readouts = list(dict.fromkeys(row["readout"] for row in results["accuracy"]))
+    found = Table.of(results.accuracy)
     head = ["model", "joined by", "moments", "features"]
     body: list[list[str]] = []
-    for (model, fusion, orders, n_features), found in rows.items():
-        cells = [model, fusion, ", ".join(f"m{p}" for p in orders), str(n_features)]
-        for readout in readouts:
-            if (row := found.get(readout)) is None:
+    for model, rows in found.rows.items():
+        n_features = next(iter(rows.values())).n_features
+        cells = [model.name, model.fusion, ", ".join(f"m{p}" for p in model.orders), str(n_features)]
+        for fit in found.fits:
+            if (row := rows.get(fit)) is None:
                 cells += ["", "", ""]
                 continue
-            low, high = row["ci95"]
-            cells += [f"{row['correct']}/{row['total']}", f"{row['accuracy']:.2%}", f"{low:.2%} to {high:.2%}"]
+            low, high = row.ci95
+            cells += [f"{row.correct}/{row.total}", f"{row.accuracy:.2%}", f"{low:.2%} to {high:.2%}"]
         body.append(cells)
-    yield table(title, [*head, *(name for readout in readouts for name in (readout, "", "95 %"))], body)
+    yield table(title, [*head, *(name for fit in found.fits for name in (fit, "", "95 %"))], body)
 
 
-def _study(title: str, study: Iterable[Mapping[str, Any]]) -> Table:
+def _study(title: str, results: StudyResults) -> Printed:
     """Mean and deviation over seeds of the correct answers: variants down, models across."""
-    study = list(study)
 
-    def label(row: Mapping[str, Any]) -> str:
-        parts = [row["model"], "logit" if row["fusion"] == "logit" else "", ",".join(f"m{p}" for p in row["orders"])]
-        return " ".join(filter(None, [*parts, "" if row["readout"] == "sgd" else row["readout"]]))
+    def label(model: ModelKey) -> str:
+        parts = [model.name, "logit" if model.fusion == "logit" else "", ",".join(f"m{p}" for p in model.orders)]
+        return " ".join(filter(None, [*parts, "" if model.readout == "sgd" else model.readout]))
 
-    labels = list(dict.fromkeys(label(row) for variant in study for row in variant["accuracy"]))
+    models = list(dict.fromkeys(row.model for variant in results.study for row in variant.accuracy))
     body = []
-    for variant in study:
-        found = {label(row): row for row in variant["accuracy"]}
-        cells = [f"{found[x]['mean']:.2%} ± {found[x]['sd'] or 0:.2%}" if x in found else "" for x in labels]
-        body.append([variant["variant"], *cells])
-    return table(title, ["variant", *labels], body)
+    for variant in results.study:
+        rows = [variant.row(model) for model in models]
+        body.append([variant.variant, *(f"{row.mean:.2%} ± {row.sd or 0:.2%}" if row else "" for row in rows)])
+    return table(title, ["variant", *map(label, models)], body)
 
 
-def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Table:
+def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Printed:
     """A table with numbers to the right and words to the left. Brackets in a cell are no markup."""
     rows = [list(row) for row in body]
-    made = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    made = Printed(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(head):
         numbers = all(not row[number] or row[number][0] in "0123456789+-" for row in rows)
         made.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
@@ -126,21 +123,21 @@ def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Tab
     return made
 
 
-def times(found: Plan) -> dict[str, str]:
+def times(plan: Mapping[str, Any]) -> dict[str, str]:
     """The time on every engine as it is shown, or why it cannot."""
-    return {name: value if isinstance(value, str) else duration(value) for name, value in found.seconds.items()}
+    return {name: value if isinstance(value, str) else duration(value) for name, value in plan["seconds"].items()}
 
 
-def rows(found: Plan) -> dict[str, str]:
+def rows(plan: Mapping[str, Any]) -> dict[str, str]:
     """The plan as it is shown: what, and how much."""
-    sampled = "" if math.isinf(found.node_steps) else f"{found.node_steps:.2e}"
+    sampled = "" if math.isinf(plan["node_steps"]) else f"{plan['node_steps']:.2e}"
     return {
-        "images through a reservoir": f"{found.n_images:,}",
+        "images through a reservoir": f"{plan['n_images']:,}",
         "node-steps, if sampled": sampled or "infinitely many replicas: only meanfield",
-        "epochs of training, times reservoirs": f"{found.epochs:,}",
-        "readouts": f"{found.n_readouts:,}",
-        "chunks of features": f"{found.chunks:,}",
-        "disk for features": f"{found.disk_bytes / 1e6:,.0f} MB",
+        "epochs of training, times reservoirs": f"{plan['epochs']:,}",
+        "readouts": f"{plan['n_readouts']:,}",
+        "chunks of features": f"{plan['chunks']:,}",
+        "disk for features": f"{plan['disk_bytes'] / 1e6:,.0f} MB",
     }
 
 

@@ -16,7 +16,7 @@ Files = dict[str, Path]
 """Names in the run's folder, and where the store has them."""
 
 # Raised when a stage computes something else from the same settings.
-_VERSIONS = {"projection": 1, "finite-time": 1, "features": 1, "readouts": 2, "report": 2}
+_VERSIONS = {"projection": 1, "finite-time": 1, "features": 1, "readouts": 2, "report": 3}
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ together from the store at the end.
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from thermoment import data
 from thermoment._support.progress import Listener, Note
 from thermoment.experiments.experiment import Experiment
+from thermoment.results.results import Results, StudyResults
 from thermoment.runs.context import Context
 from thermoment.runs.folder import check_new, write_timings
 from thermoment.runs.store import exclusive
@@ -26,11 +26,11 @@ def run(
     data_dir: str | PathLike[str] | None = None,
     listener: Listener = lambda *_: None,
     note: Note = lambda _: None,
-) -> dict[str, Any]:
+) -> Results | StudyResults:
     """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
 
-    `store` keeps what runs share: `.stages` beside `folder` unless given. The results are those of DESIGN's
-    results.json; a study has one run per variant below its folder, repeats lie below as repeat-1, repeat-2, ...
+    `store` keeps what runs share: `.stages` beside `folder` unless given. A study has one run per variant below its
+    folder; repeats lie below as repeat-1, repeat-2, ...
     """
     target = Path(folder)
     check_new(target)
@@ -38,6 +38,8 @@ def run(
     with exclusive(context.store):
         with context.timed("data"):
             dataset = data.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
-        results = (study if experiment.variants else with_repeats)(experiment, dataset, target, context)
+        results: Results | StudyResults = (study if experiment.variants else with_repeats)(
+            experiment, dataset, target, context
+        )
     write_timings(target, context.seconds)
     return results
