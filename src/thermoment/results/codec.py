@@ -73,7 +73,7 @@ def _dataclass(kind: Any, value: Any, where: str) -> Any:
             try:
                 found[field.name] = ModelKey.of_columns({column: rest.pop(column) for column in columns})
             except ValueError as error:
-                raise ValueError(f"`{where}` names no model: {error}") from None
+                raise ValueError(f"`{where}` names no model: {str(error).rstrip('.')}") from None
         elif not missing:
             found[field.name] = typed(hints[field.name], rest.pop(field.name), f"{dot}{field.name}")
     if rest:

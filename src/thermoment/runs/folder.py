@@ -75,8 +75,13 @@ def rewrite_report(folder: Path) -> Path:
 
 def verify(folder: Path) -> list[str]:
     """What is wrong with a run: files against SHA256SUMS, features against checksums, results against predictions."""
-    results = load(folder)
     problems = [f"{name} is missing or has other bytes than {SUMS} says" for name in damaged(folder)]
+    try:
+        results = load(folder)
+    except ValueError as error:
+        if not (folder / RESULTS).exists():
+            raise
+        return [*problems, str(error)]
     if isinstance(results, Results) and (folder / PREDICTIONS).is_file():
         problems += _check_results(folder, results)
     if isinstance(results, Results) and (folder / FEATURES).is_dir():
