@@ -43,6 +43,7 @@ def test_the_keys_and_their_order_are_those_that_are_documented() -> None:
         *("clip_count", "error", "trained", "accuracy", "mcnemar", "differences", "jaccard", "regions", "repeats"),
     ]
     assert found["trained"] == last  # an absent validation is null, and stays null
+    assert [*Results.from_json(FEW).plain()] == [key for key in found if key not in ("trained", "repeats")]
     assert [*StudyResults.from_json(study()).plain()] == [*head, "study"]
     model, pair = ["model", "fusion", "orders", "readout"], ["a", "b", "readout"]
     assert {key: [*found[key][0]] for key in found if isinstance(found[key], list) and key != "trained"} == {
