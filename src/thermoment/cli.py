@@ -105,7 +105,10 @@ def run(
     seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
     click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)
-    _show(results, as_json, display.result_tables, f"\n{folder / 'report.html'}")
+    if as_json:
+        click.echo(results.to_json(), nl=False)
+        return
+    _show(results, False, display.result_tables, f"\n{folder / 'report.html'}")
 
 
 @main.command()

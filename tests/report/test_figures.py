@@ -1,6 +1,5 @@
 """Figures: which are drawn, that they are the same every time, and that they show the numbers they are given."""
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-import thermoment as tm
-from support.analytic import fokker_planck
-from support.made_up import DIGITS, K3, MNIST, results, study
-from thermoment.report.figures import error_sets, node, seeds, venn
+from support.made_up import DIGITS, K3, MNIST, node, results, study
+from thermoment.physics import Dynamics
+from thermoment.report.figures import error_sets, seeds, venn
+from thermoment.report.figures import node as node_figures
 from thermoment.report.figures.draw import draw
 from thermoment.report.figures.style import look, math_name
 from thermoment.results import paper
 from thermoment.results.naming import ModelKey
+from thermoment.results.results import Results, StudyResults, from_json
 
 
 def words(where: Figure | Axes) -> list[str]:
@@ -39,37 +39,43 @@ def names(paths: list[Path]) -> list[str]:
     return [path.name for path in paths]
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Every figure that a run can have."""
+    return draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path_factory.mktemp("run") / "figures", node())
+
+
 class TestDraw:
-    def test_every_figure_as_vector_and_bitmap(self, tmp_path: Path) -> None:
-        found = draw(results(repeats=3), tmp_path / "figures")
+    def test_every_figure_as_vector_and_bitmap(self, drawn: list[Path]) -> None:
         expected = ["potential", "paths", "density", "errors", "fusion", "repeats"]
-        assert names(found) == [f"{name}.{form}" for name in expected for form in ("svg", "png")]
-        assert sorted(names(list((tmp_path / "figures").iterdir()))) == sorted(names(found))
-        for path in found:
+        assert names(drawn) == [f"{name}.{form}" for name in expected for form in ("svg", "png")]
+        assert sorted(names(list(drawn[0].parent.iterdir()))) == sorted(names(drawn))
+        for path in drawn:
             if path.suffix == ".svg":
                 assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
             else:
                 assert path.read_bytes().startswith(b"\x89PNG")
 
-    def test_the_same_bytes_whatever_the_settings_around(self, tmp_path: Path) -> None:
-        given = results(("K1", "K2"), repeats=2)
-        first = draw(given, tmp_path / "first")
+    def test_the_same_bytes_whatever_the_settings_around(self, drawn: list[Path], tmp_path: Path) -> None:
         with mpl.rc_context({"font.size": 20, "lines.linewidth": 7, "axes.grid": True, "svg.hashsalt": "other"}):
-            again = draw(given, tmp_path / "again")
-        assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+            again = draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path / "again", node())
+        assert [path.read_bytes() for path in drawn] == [path.read_bytes() for path in again]
 
     def test_never_imports_pyplot(self, tmp_path: Path) -> None:
         script = (
-            f"import sys; sys.path[:0] = {sys.path!r}; from pathlib import Path; from made_up import study; "
-            "from thermoment.figures import draw; "
-            f"draw(study(), Path({str(tmp_path)!r})); sys.exit('matplotlib.pyplot' in sys.modules)"
+            f"import sys; sys.path[:0] = {sys.path!r}; from pathlib import Path; from support.made_up import results; "
+            "from thermoment.report.figures.draw import draw; from thermoment.results.results import from_json; "
+            f"draw(from_json(results(('K1',))), Path({str(tmp_path)!r})); sys.exit('matplotlib.pyplot' in sys.modules)"
         )
         subprocess.run([sys.executable, "-c", script], check=True)
 
     def test_a_study_has_one_figure_and_leaves_no_trace(self, tmp_path: Path) -> None:
         """Neither in matplotlib's settings, nor of its version or the hour in the files."""
         before = dict(mpl.rcParams)
-        found = draw(study(), tmp_path)
+        given = study()
+        for variant in given["study"]:
+            variant["accuracy"] = variant["accuracy"][:2]
+        found = draw(from_json(given), tmp_path)
         assert dict(mpl.rcParams) == before
         assert names(found) == ["study.svg", "study.png"]
         for path in found:
@@ -77,26 +83,27 @@ class TestDraw:
             assert mpl.__version__.encode() not in data
             assert b"<dc:date" not in data
 
-    def test_one_reservoir_has_nothing_to_fuse(self, tmp_path: Path) -> None:
-        assert "fusion.svg" not in names(draw(results(("K1",)), tmp_path))
+    def test_one_reservoir_has_nothing_to_fuse_and_an_old_run_no_node(self, tmp_path: Path) -> None:
+        assert names(draw(from_json(results(("K1",))), tmp_path)) == ["errors.svg", "errors.png"]
 
     def test_no_density_without_temperature(self, tmp_path: Path) -> None:
         given = results(("K1",))
         given["settings"]["dynamics"]["kT"] = 0.0
-        found = names(draw(given, tmp_path))
+        found = names(draw(from_json(given), tmp_path, node()))
         assert "density.svg" not in found
         assert "paths.svg" in found
 
     @pytest.mark.parametrize("rate", [0.0, 1.0])
     def test_zero_errors_and_all_wrong(self, tmp_path: Path, rate: float) -> None:
-        assert "errors.svg" in names(draw(results(rate=rate), tmp_path))
+        assert "errors.svg" in names(draw(from_json(results(rate=rate)), tmp_path))
 
     def test_names_that_look_like_formulas(self, tmp_path: Path) -> None:
         hostile = ("$x$", "a_{b\\", "<b>&", "Δ-10 %")
-        draw(results(hostile, orders=(1, 2)), tmp_path)
+        draw(from_json(results(hostile, orders=(1, 2))), tmp_path)
         changed = study()
+        changed["study"] = [{**variant, "accuracy": variant["accuracy"][:1]} for variant in changed["study"]]
         changed["study"][0]["variant"] = "50 % of $ \\frac{"
-        draw(changed, tmp_path)
+        draw(from_json(changed), tmp_path)
 
 
 def model_key(row: Any) -> tuple[Any, ...]:
@@ -106,7 +113,7 @@ def model_key(row: Any) -> tuple[Any, ...]:
 class TestErrorSets:
     def figure(self, given: dict[str, Any]) -> Figure:
         with look():
-            return error_sets.errors(given)
+            return error_sets.errors(Results.from_json(given))
 
     def test_every_region_carries_its_count(self) -> None:
         given = results()
@@ -210,112 +217,23 @@ class TestErrorSets:
         ]
 
 
-class TestVenn:
-    COUNTS = (
-        {frozenset({0}): 87, frozenset({1}): 57, frozenset({0, 1}): 300},
-        {
-            frozenset({0}): 87,
-            frozenset({1}): 57,
-            frozenset({2}): 88,
-            frozenset({0, 1}): 51,
-            frozenset({0, 2}): 65,
-            frozenset({1, 2}): 48,
-            frozenset({0, 1, 2}): 240,
-        },
-        {frozenset({0}): 10, frozenset({1}): 20, frozenset({2}): 30},
-    )
-
-    @pytest.mark.parametrize("counts", COUNTS)
-    def test_areas_are_sizes_and_overlaps(self, counts: dict[venn.Members, int]) -> None:
-        """Measured by counting the pixels of a fine raster: good to 1 per cent of the largest set."""
-        n = max(max(members) for members in counts) + 1
-        drawn = venn.circles(counts, n)
-        axis = np.linspace(-drawn.reach, drawn.reach, 1500)
-        x, y = np.meshgrid(axis, axis)
-        inside = [(x - cx) ** 2 + (y - cy) ** 2 < r * r for (cx, cy), r in zip(drawn.centres, drawn.radii, strict=True)]
-        pixel = (axis[1] - axis[0]) ** 2
-        for a in range(n):
-            for b in range(a + 1):
-                expected = sum(count for members, count in counts.items() if {a, b} <= members)
-                assert (inside[a] & inside[b]).sum() * pixel == pytest.approx(expected, abs=4)
-
-    def test_spots_lie_in_their_regions(self) -> None:
-        drawn = venn.circles(self.COUNTS[1], 3)
-        found = venn.spots(drawn)
-        assert found.keys() == self.COUNTS[1].keys()
-        for members, spot in found.items():
-            away = np.hypot(spot.x - drawn.centres[:, 0], spot.y - drawn.centres[:, 1]) - drawn.radii
-            assert {k for k in range(3) if away[k] < 0} == set(members)
-            assert np.abs(away).min() == pytest.approx(spot.room, abs=0.02 * drawn.reach)
-
-    @pytest.mark.parametrize(("r", "s"), [(1.0, 1.0), (2.0, 0.5)])
-    def test_lens(self, r: float, s: float) -> None:
-        """Ends in closed form, and its derivative: minus the length of the chord the circles share."""
-        assert venn.lens(r, s, r + s) == 0
-        assert venn.lens(r, s, abs(r - s)) == pytest.approx(math.pi * min(r, s) ** 2)
-        d, step = (abs(r - s) + r + s) / 2, 1e-6
-        along = (d * d + r * r - s * s) / (2 * d)
-        slope = (venn.lens(r, s, d + step) - venn.lens(r, s, d - step)) / (2 * step)
-        assert slope == pytest.approx(-2 * math.sqrt(r * r - along * along), rel=1e-6)
-
-    def test_distance_inverts_lens(self) -> None:
-        assert venn.lens(2.0, 1.5, venn.distance(2.0, 1.5, 1.0)) == pytest.approx(1.0)
-        assert venn.distance(2.0, 1.5, 0.0) == 3.5
-        assert venn.distance(2.0, 1.5, math.pi * 1.5**2) == 0.5
-
-    def test_labels_around_keep_apart_and_outside(self) -> None:
-        drawn = venn.circles(self.COUNTS[1], 3)
-        places = venn.around(drawn, [(1.0, 0.0)] * 4 + [(0.0, 0.0)], [0, 0, 0, 0, 90])
-        angles = [math.atan2(y, x) for x, y in places]
-        assert angles[0] == 0
-        gaps = [abs(math.remainder(a - b, math.tau)) for i, a in enumerate(angles) for b in angles[:i]]
-        assert min(gaps) > 0.39
-        for place in places:
-            assert (np.linalg.norm(place - drawn.centres, axis=1) > drawn.radii).all()
+def test_the_figure_of_a_density_states_its_moments() -> None:
+    sample = node()
+    with look():
+        legend = node_figures.density(sample, Dynamics()).axes[1].get_legend()
+    assert legend is not None
+    shown = [text.get_text() for text in legend.get_texts()]
+    for p, name in ((1, "x"), (2, "x^2"), (4, "x^4")):
+        assert any(text.startswith(f"$E[{name}] = {(sample.states[-1] ** p).mean():.4f} \\pm") for text in shown)
 
 
-class TestNode:
-    NODE = node.Node.of(results()["settings"])
-
-    def test_drives_of_the_papers_well(self) -> None:
-        assert self.NODE.drives == (0.0, 1.0, 3.0)
-
-    def test_what_is_drawn_is_simulated(self) -> None:
-        """Moments of the drawn states against the Fokker-Planck equation: five standard errors, and dt's own bias."""
-        settings = results()["settings"]
-        settings["protocol"]["dt"] = 0.005
-        finer = node.Node.of(settings)
-        states = finer.states()
-        for h, sample in zip(finer.drives, states, strict=True):
-            expected = fokker_planck(tm.Dynamics(), h, 1.0, (1, 2, 4))
-            for p, value in zip((1, 2, 4), expected, strict=True):
-                error = (sample**p).std() / math.sqrt(len(sample))
-                assert (sample**p).mean() == pytest.approx(value, abs=5 * error + 1e-3)
-        t, x = finer.paths()
-        assert (t[0], t[-1]) == (0.0, 1.0)
-        assert not x[:, :, 0].any()
-        assert x[:, :, -1].mean(axis=1) == pytest.approx(states.mean(axis=1), abs=5 * 0.21 / math.sqrt(1024))
-
-    def test_the_figure_states_the_moments(self) -> None:
-        with look():
-            legend = node.density(self.NODE).axes[1].get_legend()
-        assert legend is not None
-        shown = [text.get_text() for text in legend.get_texts()]
-        sample = self.NODE.states()[-1]
-        for p, name in ((1, "x"), (2, "x^2"), (4, "x^4")):
-            assert any(text.startswith(f"$E[{name}] = {(sample**p).mean():.4f} \\pm") for text in shown)
-
-    def test_very_many_steps_are_drawn_with_fewer(self) -> None:
-        settings = results()["settings"]
-        settings["protocol"] |= {"dt": 1e-4, "t_final": 10.0}
-        assert node.Node.of(settings).protocol.n_steps == 2000
-        settings["protocol"] |= {"dt": 1e-4, "t_final": 1000.0}  # then a step of 0.5 would not be stable
-        assert node.Node.of(settings).protocol.dt == 1e-4
-
-    def test_no_clip_is_null(self) -> None:
-        settings = results()["settings"]
-        settings["protocol"]["clip"] = None
-        assert node.Node.of(settings).protocol.clip == math.inf
+def test_the_figure_of_paths_shows_all_that_was_kept() -> None:
+    sample = node()
+    with look():
+        axes = node_figures.paths(sample).axes[0]
+    lines = [np.asarray(line.get_ydata()) for line in axes.lines]
+    expected = [row for k in range(3) for row in (*sample.paths[k], sample.means[k])]
+    np.testing.assert_array_equal(lines, expected)
 
 
 class TestSeeds:
@@ -325,19 +243,19 @@ class TestSeeds:
     def test_a_dot_for_every_repeat(self) -> None:
         given = results(repeats=4)
         with look():
-            figure = seeds.repeats(given)
+            figure = seeds.repeats(Results.from_json(given))
         shown = [dots for axes in figure.axes for dots in self.dots(axes)]
         assert shown == [[100 * n / row["total"] for n in row["correct"]] for row in given["repeats"]]
 
     def test_one_repeat_has_no_range(self) -> None:
         with look():
-            figure = seeds.repeats(results(repeats=1))
+            figure = seeds.repeats(Results.from_json(results(repeats=1)))
         assert not [line for axes in figure.axes for line in axes.lines if line.get_linewidth() == 4 and xs(line)]
 
     def test_a_study_shows_every_variant_of_every_model(self) -> None:
         given = study()
         with look():
-            figure = seeds.study(given)
+            figure = seeds.study(StudyResults.from_json(given))
         panels = [axes for axes in figure.axes if axes.get_title()]
         assert len(panels) == len(paper.CORRECT)
         models = [row for row in given["study"][0]["accuracy"] if row["readout"] == "sgd"]
@@ -351,7 +269,7 @@ class TestSeeds:
         given = study()
         given["study"][1]["accuracy"] = given["study"][1]["accuracy"][:3]
         with look():
-            panels = [axes for axes in seeds.study(given).axes if axes.get_title()]
+            panels = [axes for axes in seeds.study(StudyResults.from_json(given)).axes if axes.get_title()]
         assert [len(self.dots(axes)) for axes in panels] == [3] * 3 + [2] * 7
 
 

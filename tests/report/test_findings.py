@@ -1,5 +1,6 @@
 """What a report says in words: verdicts beside the paper, significance, how numbers and settings are written."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,51 +8,60 @@ import pytest
 
 from support.made_up import K3, MNIST, results, study
 from support.pages import report
-from thermoment.report import findings, formatting
+from thermoment.report import beside, findings, formatting
 from thermoment.report.tables import settings_tables, written
 from thermoment.results import paper
-from thermoment.results.analysis import model_of
+from thermoment.results.naming import ModelKey
+from thermoment.results.results import Results
+
+
+def published(row: dict[str, Any]) -> int:
+    """How many of 10000 the paper's model of a row got right."""
+    return paper.CORRECT[ModelKey.of_columns(row).any_readout]
 
 
 class TestVerdicts:
     """Results whose accuracies are the paper's own, then shifted."""
 
-    def at_the_papers(self, shift: int, repeats: int = 0) -> dict[str, Any]:
+    def plain(self, shift: int, repeats: int = 0) -> dict[str, Any]:
         given = results(dataset=MNIST, repeats=repeats)
         for row in given["accuracy"]:
-            correct = (paper.correct(model_of(row)) or 0) + shift
+            correct = published(row) + shift
             accuracy = correct / 10_000
             row |= {"correct": correct, "accuracy": accuracy, "ci95": [accuracy - 0.003, accuracy + 0.003]}
         return given
 
+    def at_the_papers(self, shift: int, repeats: int = 0) -> Results:
+        return Results.from_json(self.plain(shift, repeats))
+
     def test_inside(self) -> None:
-        compared = findings.compare(self.at_the_papers(0))
+        compared = beside.compare(self.at_the_papers(0))
         assert [row.verdict for row in compared] == ["inside"] * 10
         assert {row.paper - row.ours for row in compared} == {0}
-        sentences = findings.differences(self.at_the_papers(0))
+        sentences = beside.differences(self.at_the_papers(0))
         assert sentences[0] == "10 of the paper's 10 accuracies lie inside the 95 % interval of ours."
         assert sentences[-1] == "K1+K2 is below K2 alone (9658 and 9682), as in the paper."
 
     def test_which_is_higher(self) -> None:
-        given = self.at_the_papers(5)
+        given = self.plain(5)
         given["accuracy"][0]["correct"] = 9000
-        assert "Ours is higher in 9 of 10 and lower in 1." in findings.differences(given)
+        assert "Ours is higher in 9 of 10 and lower in 1." in beside.differences(Results.from_json(given))
 
     @pytest.mark.parametrize(("shift", "verdict"), [(-31, "above"), (31, "below"), (-29, "inside"), (29, "inside")])
     def test_where_the_papers_number_lies(self, shift: int, verdict: str) -> None:
-        assert {row.verdict for row in findings.compare(self.at_the_papers(shift))} == {verdict}
+        assert {row.verdict for row in beside.compare(self.at_the_papers(shift))} == {verdict}
 
     def test_the_spread_over_seeds_is_the_better_judge(self, tmp_path: Path) -> None:
-        given = self.at_the_papers(0, repeats=3)
+        given = self.plain(0, repeats=3)
         for row in given["repeats"]:
             row |= {"range95": [0.5, 0.6]}
-        assert {row.over_seeds for row in findings.compare(given)} == {"above"}
+        assert {row.over_seeds for row in beside.compare(Results.from_json(given))} == {"above"}
         words = report(tmp_path, given).words
         assert "Of its 10 accuracies, 0 lie inside the 95 % range of one more run over 3 seeds" in words
         assert "|paper inside|paper above" in words
 
     def test_the_reasons_name_what_was_chosen(self) -> None:
-        reasons = findings.reasons(self.at_the_papers(0))
+        reasons = beside.reasons(self.at_the_papers(0))
         assert "optimiser trains the input projections (here: sgd)" in reasons[0]
         assert "whether that head sees standardised features (here: none)" in reasons[0]
         assert "by 17 samples" in reasons[-1]
@@ -62,7 +72,7 @@ class TestVerdicts:
         for p, wording in ((0.0499, "is established at the 5 % level"), (0.0501, "is not established")):
             for row in given["mcnemar"]:
                 row["p"] = p
-            sentence = next(text for text in findings.summary(given) if "McNemar" in text)
+            sentence = next(text for text in findings.summary(Results.from_json(given)) if "McNemar" in text)
             assert f"The best single reservoir is {best} with" in sentence
             assert wording in sentence
 
@@ -70,7 +80,7 @@ class TestVerdicts:
         given = study()
         for variant, away in zip(given["study"], (0.02, -0.001, 0.03), strict=True):
             for row in variant["accuracy"]:
-                mean = (paper.correct(model_of(row)) or 0) / 10_000 + away
+                mean = published(row) / 10_000 + away
                 row |= {"mean": mean, "range95": [mean - 0.005, mean + 0.005]}
         words = report(tmp_path, given).words
         nearest = "Nearest to the paper is “better”, 0.10 points away (root mean square)"
@@ -103,8 +113,9 @@ class TestWords:
             ("dt", 0.001, "0.001"),
             ("l2", 1.23456789e-5, "1.23456789e-05"),
             ("t_final", 1.0, "1"),
-            ("n_replicas", None, "infinitely many"),
-            ("clip", None, "none"),
+            ("n_replicas", math.inf, "infinitely many"),
+            ("clip", math.inf, "none"),
+            ("start", None, "none"),
             ("train_bias", False, "no"),
             ("orders", [1, 2, 4], "1, 2, 4"),
             ("stages", [], "none"),
@@ -118,6 +129,6 @@ class TestWords:
     def test_reservoirs_may_have_different_settings(self) -> None:
         given = results(K3)
         given["settings"]["reservoirs"][1]["shares_start_with"] = "K1"
-        found = settings_tables(given)
+        found = settings_tables(Results.from_json(given))
         column = found["columns"].index("shares_start_with")
         assert [row[column] for row in found["rows"]] == ["none", "K1", "none"]

@@ -10,11 +10,11 @@ from support.made_up import DIGITS, MNIST, results, study
 from support.pages import Page, report
 from thermoment.report import formatting
 from thermoment.report.captions import captions
-from thermoment.report.figures import node
-from thermoment.report.figures.draw import draw
 from thermoment.report.page import write
 from thermoment.report.tables import written
 from thermoment.results import paper
+from thermoment.results.node import N_PATHS, N_REPLICAS, N_STATES
+from thermoment.results.results import from_json
 
 
 def expected_numbers(given: dict[str, Any]) -> set[str]:
@@ -35,6 +35,13 @@ def expected_numbers(given: dict[str, Any]) -> set[str]:
         found |= {f"{100 * row['mean']:.2f}", f"{100 * row['sd']:.2f}", formatting.percents(row["ci95"])}
         found |= {formatting.percents(row["range95"]), " ".join(map(str, row["correct"]))}
     return found
+
+
+def put_figures(folder: Path) -> None:
+    """A file for every figure that any report shows."""
+    (folder / "figures").mkdir()
+    for name in ("potential", "paths", "density", "errors", "fusion", "repeats", "study"):
+        (folder / "figures" / f"{name}.svg").write_text("<svg/>")
 
 
 class TestNumbers:
@@ -171,7 +178,7 @@ class TestShapes:
 
     def test_a_study(self, tmp_path: Path) -> None:
         given = study()
-        draw(given, tmp_path / "figures")
+        put_figures(tmp_path)
         page = report(tmp_path, given)
         for variant in given["study"]:
             assert f"|{variant['variant']}|{variant['description']}|3" in page.words
@@ -186,11 +193,11 @@ class TestShapes:
         assert "Distance" not in words
 
     def test_captions_count_what_is_drawn(self) -> None:
-        found = captions(results())
-        assert f"the mean of {node.REPLICAS} (thick)" in found["paths"].text
-        assert node.PATHS == 6
+        found = captions(from_json(results()))
+        assert f"the mean of {N_REPLICAS} (thick)" in found["paths"].text
+        assert N_PATHS == 6
         assert "six replicas each" in found["paths"].text
-        assert f"from {node.REPLICAS * node.COPIES} simulated replicas" in found["density"].text
+        assert f"from {N_STATES} simulated replicas" in found["density"].text
 
     def test_a_readout_that_only_some_models_have(self, tmp_path: Path) -> None:
         given = results()
@@ -234,10 +241,13 @@ class TestSafety:
         assert str(image["src"]).startswith("data:image/svg+xml;base64,")
         assert self.HOSTILE not in page.text
 
-    def test_nothing_is_requested(self, tmp_path: Path) -> None:
+    def test_nothing_is_requested_and_the_same_bytes_are_written_every_time(self, tmp_path: Path) -> None:
         given = results(repeats=2)
-        draw(given, tmp_path / "figures")
+        put_figures(tmp_path)
         page = report(tmp_path, given)
+        first = (tmp_path / "report.html").read_bytes()
+        report(tmp_path, given)
+        assert (tmp_path / "report.html").read_bytes() == first
         assert len(page.all("img")) == 6
         for tag, attributes in page.tags:
             for name in ("src", "href", "srcset", "data", "action", "poster", "background"):
@@ -256,10 +266,7 @@ class TestAccess:
     @pytest.fixture(params=["run", "study"])
     def page(self, request: pytest.FixtureRequest, tmp_path: Path) -> Page:
         given = results(dataset=MNIST, repeats=2) if request.param == "run" else study()
-        figures = ["potential", "paths", "density", "errors", "fusion", "repeats", "study"]
-        (tmp_path / "figures").mkdir()
-        for name in figures:
-            (tmp_path / "figures" / f"{name}.svg").write_text("<svg/>")
+        put_figures(tmp_path)
         return report(tmp_path, given)
 
     def test_images_have_words(self, page: Page) -> None:
@@ -298,16 +305,10 @@ class TestAccess:
 
 
 class TestWriting:
-    def test_the_same_bytes_every_time(self, tmp_path: Path) -> None:
-        given = results(repeats=2)
-        draw(given, tmp_path / "figures")
-        report(tmp_path, given)
-        first = (tmp_path / "report.html").read_bytes()
-        report(tmp_path, given)
-        assert (tmp_path / "report.html").read_bytes() == first
-
     def test_without_figures_there_are_none(self, tmp_path: Path) -> None:
-        assert report(tmp_path, results()).all("figure") == []
+        page = report(tmp_path, results())
+        assert page.all("figure") == []
+        assert "drawn from node.safetensors, which this run does not have" in page.words
 
     def test_a_figure_left_by_another_run_is_not_shown(self, tmp_path: Path) -> None:
         (tmp_path / "figures").mkdir()
@@ -315,9 +316,9 @@ class TestWriting:
         assert report(tmp_path, results()).all("img") == []
 
     def test_refusals(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"`folder` must hold a results\.json, but was .* which has none"):
+        with pytest.raises(ValueError, match=r"holds no results\.json: it is not a run, or not a finished one"):
             write(tmp_path)
         (tmp_path / "results.json").write_text("{")
-        with pytest.raises(ValueError, match=r"results\.json is not valid JSON"):
+        with pytest.raises(ValueError, match=r"results\.json is damaged: Expecting property name"):
             write(tmp_path)
         assert not (tmp_path / "report.html").exists()

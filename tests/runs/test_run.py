@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey, readout_file
+from thermoment.results.results import load
 from thermoment.runs import run as runner
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.folder import rewrite_report, verify
@@ -31,6 +33,7 @@ from thermoment.runs.readouts import columns
 
 SIZES = {"K1": 6, "K2": 4}
 FILES = {"experiment.toml", "results.json", "predictions.npz", "environment.json", "report.html", "SHA256SUMS"}
+FILES |= {"node.safetensors"}
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +227,8 @@ def test_verify_derives_every_number_again(finished: Path, tmp_path: Path) -> No
         (tmp_path / "run/results.json").unlink()
         (tmp_path / "run/results.json").write_text(json.dumps(changed))
         problems = verify(tmp_path / "run")
-        assert any("follow" in problem or "add up" in problem for problem in problems), where
+        words = ("does not follow", "add up", "is not the results of a run")
+        assert any(word in problem for problem in problems for word in words), where
 
 
 def test_a_full_disk_loses_nothing(
@@ -268,7 +272,7 @@ def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
         readout=replace(tiny.readout, converged=False),
         variants={"asis": {"description": "as it is"}, "shared": {"reservoirs": {"K2": {"start": "K1", "n_nodes": 6}}}},
     )
-    results = runner.run(plain, tmp_path / "study")
+    results = runner.run(plain, tmp_path / "study").plain()
     assert [row["variant"] for row in results["study"]] == ["asis", "shared"]
     for row in results["study"]:
         assert all(len(entry["correct"]) == 2 for entry in row["accuracy"])
@@ -284,7 +288,7 @@ def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
     assert np.any(K1.K != K2.K)  # K1 was trained from there, K2 was not
     assert verify(tmp_path / "study") == []
     heard = Heard()
-    assert runner.run(plain, tmp_path / "study", listener=heard) == results
+    assert runner.run(plain, tmp_path / "study", listener=heard).plain() == results
     assert heard.done == {}
 
 
@@ -311,6 +315,8 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tiny: Experiment, tmp_path: Pa
 def test_the_report_is_made_again_from_the_results(finished: Path, tmp_path: Path) -> None:
     copied(finished, tmp_path / "run")
     (tmp_path / "run/report.html").unlink()
+    for path in (tmp_path / "run/figures").iterdir():
+        path.unlink()
     rewrite_report(tmp_path / "run")
     assert contents(tmp_path / "run") == contents(finished)
 
@@ -365,6 +371,25 @@ def test_two_runs_side_by_side_share_a_store(tiny: Experiment, finished: Path, t
     assert contents(tmp_path / "tiny") == contents(finished)
     assert verify(tmp_path / "other") == []
     assert len(list(tmp_path.glob(".stages/features-*"))) == 2
+
+
+def test_the_report_of_an_older_run_leaves_its_node_out_in_words(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run/node.safetensors").unlink()
+    shutil.rmtree(tmp_path / "run/figures")
+    page = rewrite_report(tmp_path / "run").read_text("utf-8")
+    assert {path.stem for path in (tmp_path / "run/figures").iterdir()} == {"errors", "fusion"}
+    assert "which this run does not have" in page
+
+
+@pytest.mark.parametrize("key", ["clip", "n_replicas"])
+def test_an_infinite_setting_is_written_and_read_again(tiny: Experiment, tmp_path: Path, key: str) -> None:
+    protocol = replace(tiny.protocol, **{key: float("inf")})  # type: ignore[arg-type]
+    results = runner.run(replace(tiny, engine="meanfield", protocol=protocol), tmp_path / "run")
+    assert load(tmp_path / "run") == results
+    assert results.settings["protocol"][key] == float("inf")
+    assert json.loads((tmp_path / "run/results.json").read_text())["settings"]["protocol"][key] is None
+    assert verify(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_heads_of_their_own_and_repeats(tiny: Experiment, tmp_path: Path) -> Non
     separate = replace(
         tiny, repeats=2, finite_time=replace(tiny.finite_time, joint=False, epochs=1, n_replicas=float("inf"))
     )
-    results = runner.run(separate, tmp_path / "run")
+    results = runner.run(separate, tmp_path / "run").plain()
     rows = {(row["model"], row["fusion"], row["readout"]) for row in results["accuracy"]}
     for readout in ("trained", "predicted"):
         found = {row[:2] for row in rows if row[2] == readout}

@@ -7,6 +7,8 @@ import numpy as np
 
 from thermoment.results.analysis import analyse, summarise
 from thermoment.results.naming import Fit, ModelKey, paper_models
+from thermoment.results.node import N_PATHS, N_REPLICAS, N_STATES, NodeSample
+from thermoment.results.results import Analysis, DatasetFacts, Results, StudyResults, Variant
 
 K3 = ("K1", "K2", "K3")
 MNIST = {"name": "mnist", "n_train": 60_000, "n_test": 10_000, "n_inputs": 784, "n_classes": 10, "sha256": "ab" * 32}
@@ -15,7 +17,7 @@ DIGITS = {"name": "digits", "n_train": 1297, "n_test": 500, "n_inputs": 64, "n_c
 
 def numbers(
     names: Sequence[str], total: int, rate: float | None, seed: int, orders: Sequence[int], *, trained: bool = False
-) -> dict[str, Any]:
+) -> Analysis:
     """What `analyse` makes of random predictions; `rate` of wrong ones, or fewer for more reservoirs and orders.
 
     `trained` adds all reservoirs under the head they were trained with, sampled and predicted.
@@ -69,33 +71,43 @@ def results(
     repeats: int = 0,
     trained: bool = False,
 ) -> dict[str, Any]:
-    """A results.json."""
+    """A results.json, parsed: plain dicts and lists that a test may change."""
     total = dataset["n_test"]
-    found = {
-        "experiment": "made-up",
-        "description": "Nothing here was measured.",
-        "dataset": dataset,
-        "engine": "xla",
-        "settings": settings(names, orders),
-        "clip_count": 0,
-        **numbers(names, total, rate, 0, orders, trained=trained),
-        "error": None,
-    }
-    if repeats:
-        found["repeats"] = summarise([numbers(names, total, rate, seed, orders) for seed in range(repeats)])
-    return found
+    found = Results(
+        experiment="made-up",
+        description="Nothing here was measured.",
+        dataset=DatasetFacts(**dataset),
+        engine="xla",
+        settings=settings(names, orders),
+        clip_count=0,
+        error=None,
+        **vars(numbers(names, total, rate, 0, orders, trained=trained)),
+        repeats=summarise([numbers(names, total, rate, seed, orders).accuracy for seed in range(repeats)])
+        if repeats
+        else (),
+    )
+    return found.plain()
 
 
 def study(dataset: dict[str, Any] = MNIST, seeds: int = 3) -> dict[str, Any]:
     """A results.json of a study of three variants."""
-    variants = [("plain", None), ("better", 0.02), ("worse", 0.09)]
-    rows = [
-        {
-            "variant": name,
-            "description": f"what {name} means",
-            "accuracy": summarise([numbers(K3, dataset["n_test"], rate, seed, (1, 2, 4)) for seed in range(seeds)]),
-        }
-        for name, rate in variants
+    variants = [
+        Variant(
+            name,
+            f"what {name} means",
+            summarise([numbers(K3, dataset["n_test"], rate, seed, (1, 2, 4)).accuracy for seed in range(seeds)]),
+        )
+        for name, rate in (("plain", None), ("better", 0.02), ("worse", 0.09))
     ]
-    whole = results(K3, dataset)
-    return {key: whole[key] for key in ("experiment", "description", "dataset", "engine", "settings")} | {"study": rows}
+    about = ("made-up", "Nothing here was measured.", DatasetFacts(**dataset), "xla", settings(K3, (1, 2, 4)))
+    return StudyResults(*about, study=tuple(variants)).plain()
+
+
+def node() -> NodeSample:
+    """A node whose states are normal around half its drive: of the right shapes, but not simulated."""
+    rng = np.random.default_rng(0)
+    drives, times = np.array([0.0, 1.0, 3.0]), np.linspace(0, 1, 51)
+    paths = times * (drives[:, None, None] / 2 + 0.2 * rng.normal(size=(3, N_REPLICAS, 51)))
+    states = drives[:, None] / 2 + 0.2 * rng.normal(size=(3, N_STATES))
+    extent = np.array([paths.min(), paths.max()])
+    return NodeSample(drives, times, paths[:, :N_PATHS], paths.mean(axis=1), paths[:, :, -1], extent, states)

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from thermoment.report.findings import Results, Table, n_repeats
 from thermoment.report.formatting import FIT_NAMES, MINUS, listing, percent
+from thermoment.results.results import Results, StudyResults
+from thermoment.results.table import Table
 
 
 class Caption(NamedTuple):
@@ -13,9 +14,9 @@ class Caption(NamedTuple):
     alt: str
 
 
-def captions(results: Results) -> dict[str, Caption]:
+def captions(results: Results | StudyResults) -> dict[str, Caption]:
     """A caption for every figure that may be there."""
-    if "study" in results:
+    if isinstance(results, StudyResults):
         return {"study": _study(results)}
     return _node(results) | {
         "errors": _errors(results),
@@ -25,8 +26,8 @@ def captions(results: Results) -> dict[str, Caption]:
 
 
 def _node(results: Results) -> dict[str, Caption]:
-    settings = results["settings"]["dynamics"]
-    t_final = results["settings"]["protocol"]["t_final"]
+    settings = results.settings["dynamics"]
+    t_final = results.settings["protocol"]["t_final"]
     well = f"J₂ = {settings['J2']:g}, J₄ = {settings['J4']:g}, kT = {settings['kT']:g}"
     return {
         "potential": Caption(
@@ -51,10 +52,10 @@ def _node(results: Results) -> dict[str, Caption]:
 
 
 def _errors(results: Results) -> Caption:
-    table = Table.of(results["accuracy"])
+    table = Table.of(results.accuracy)
     fit = table.main
-    singles = [table.rows[m][fit] for m in table.ablation if len(m.reservoirs) == 1 and fit in table.rows[m]]
-    sizes = listing([f"{row['model']} {row['total'] - row['correct']}" for row in singles])
+    singles = [row for model in table.singles if (row := table.get(model, fit))]
+    sizes = listing([f"{row.model.name} {row.total - row.correct}" for row in singles])
     bars = (
         "Test errors of every model in per cent, with Wilson's 95 % intervals and the accuracy beside each bar; "
         "“all” stands for all reservoirs, “logits” for averaged logits"
@@ -76,25 +77,25 @@ def _fusion(results: Results) -> Caption:
     return Caption(
         "Two ways to read several reservoirs. (a) One linear readout of all features joined. (b) One readout per "
         "reservoir, whose logits are averaged.",
-        f"Schematic: the input drives {len(results['settings']['reservoirs'])} reservoirs; their features are joined "
+        f"Schematic: the input drives {len(results.settings['reservoirs'])} reservoirs; their features are joined "
         "before one readout, or read one by one and averaged.",
     )
 
 
 def _repeats(results: Results) -> Caption:
-    table = Table.of(results.get("repeats") or results["accuracy"])
-    means = [row["mean"] for row in table.rows[table.joined].values() if "mean" in row]
+    table = Table.of(results.repeats) if results.repeats else None
+    means = [row.mean for row in table.rows[table.joined].values()] if table else []
     return Caption(
-        f"Test accuracy over {n_repeats(results)} seeds: every run (dot), their mean (line), and the range in which "
+        f"Test accuracy over {results.n_repeats} seeds: every run (dot), their mean (line), and the range in which "
         "one more run falls with probability 95 % (bar).",
         "Dot plot of test accuracy over seeds for every model"
         + (f"; all reservoirs joined: {percent(means[0])} on average." if means else "."),
     )
 
 
-def _study(results: Results) -> Caption:
+def _study(results: StudyResults) -> Caption:
     return Caption(
-        f"Test accuracy of {len(results['study'])} variants, one panel a model: every seed (dot), their mean (line), "
+        f"Test accuracy of {len(results.study)} variants, one panel a model: every seed (dot), their mean (line), "
         "the range in which one more run falls with probability 95 % (bar), and the paper's number where there is one "
         "(dashed).",
         "Dot plots of test accuracy, one panel a model, one row a variant. The tables of this page hold every number.",

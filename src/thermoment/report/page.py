@@ -1,7 +1,6 @@
 """A run's report: one HTML file that needs nothing else, made from results.json and the figures beside it."""
 
 import base64
-import json
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from thermoment import __version__
-from thermoment._support.checks import invalid
 from thermoment._support.files import write_whole
-from thermoment.report import findings, formatting
+from thermoment.report import beside, findings, formatting
 from thermoment.report.captions import captions
 from thermoment.report.tables import run_tables, settings_tables, study_tables
 from thermoment.results import paper
-
-Results = dict[str, Any]
+from thermoment.results.results import Accuracy, Results, StudyResults, load
+from thermoment.results.table import Table
 
 
 def write(folder: Path) -> Path:
@@ -24,20 +22,14 @@ def write(folder: Path) -> Path:
 
     Figures are inlined, and the page forbids itself to load anything. Those that are not there are left out.
     """
-    source = folder / "results.json"
-    try:
-        results = json.loads(source.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise invalid("folder", "hold a results.json", f"{folder}, which has none") from None
-    except ValueError as error:
-        raise ValueError(f"{source} is not valid JSON: {error}.") from None
+    results = load(folder)
     images = {path.stem: _inline(path) for path in sorted((folder / "figures").glob("*.svg"))}
     target = folder / "report.html"
     write_whole(target, page(results, images).encode())
     return target
 
 
-def page(results: Results, images: dict[str, str]) -> str:
+def page(results: Results | StudyResults, images: dict[str, str]) -> str:
     """The report as HTML, with figures given as data URLs by name."""
     environment = Environment(
         loader=PackageLoader("thermoment.report"),
@@ -54,7 +46,7 @@ def page(results: Results, images: dict[str, str]) -> str:
         formatting.signed,
     ):
         environment.filters[function.__name__] = function
-    kind, content = ("study", _study(results)) if "study" in results else ("run", _run(results))
+    kind, content = ("study", _study(results)) if isinstance(results, StudyResults) else ("run", _run(results))
     return environment.get_template(f"{kind}.html.j2").render(
         results=results,
         images=images,
@@ -70,12 +62,12 @@ def page(results: Results, images: dict[str, str]) -> str:
 
 
 def _run(results: Results) -> dict[str, Any]:
-    table = findings.Table.of(results["accuracy"])
-    compared, tables = findings.compare(results), run_tables(results)
+    table = Table.of(results.accuracy)
+    compared, tables = beside.compare(results), run_tables(results)
     sections = {
         "summary": "In short",
         "accuracy": "Accuracy",
-        "together": "Errors in common" if results["mcnemar"] or results["jaccard"] else None,
+        "together": "Errors in common" if results.mcnemar or results.jaccard else None,
         "paper": "Beside the paper" if compared else None,
         "seeds": "Over seeds" if tables["seeds"] else None,
         "machine": "The machine",
@@ -84,38 +76,38 @@ def _run(results: Results) -> dict[str, Any]:
     }
     return {
         "sections": [(anchor, title) for anchor, title in sections.items() if title],
-        "summary": findings.summary(results),
-        "differences": findings.differences(results),
-        "reasons": findings.reasons(results),
+        "summary": [*findings.summary(results), beside.sentence(results), findings.machine(results)],
+        "differences": beside.differences(results),
+        "reasons": beside.reasons(results),
         "compared": compared,
         "table": table,
         "tables": tables,
         "tiles": _tiles(table),
-        "n_repeats": findings.n_repeats(results),
+        "n_repeats": results.n_repeats,
     }
 
 
-def _tiles(table: findings.Table) -> list[dict[str, Any]]:
+def _tiles(table: Table[Accuracy]) -> list[dict[str, Any]]:
     """The three numbers to see first."""
-    fit = table.main
-    best = table.best_single(fit)
-    whole = [("All joined", table.joined), ("Averaged logits", table.averaged)]
-    if len(table.joined.reservoirs) < 2:
-        whole = [(table.joined.name, table.joined)]
-    tiles = [{"name": name, "row": table.rows[m][fit]} for name, m in whole if m is not None and fit in table.rows[m]]
-    if best is not None and len(table.joined.reservoirs) > 1:
-        tiles.insert(1, {"name": f"Best single, {best['model']}", "row": best})
-    if "trained" in table.rows[table.joined]:
-        tiles[0] = {"name": "As trained", "row": table.rows[table.joined]["trained"]}
-    return tiles
+    fit, joined = table.main, table.joined
+    trained, best = table.get(joined, "trained"), table.best_single(fit)
+    several = len(joined.reservoirs) > 1
+    name = "As trained" if trained else "All joined" if several else joined.name
+    tiles = [(name, trained or table.rows[joined][fit])]
+    if several and best:
+        tiles.append((f"Best single, {best.model.name}", best))
+    if several and (averaged := table.get(table.averaged, fit)):
+        tiles.append(("Averaged logits", averaged))
+    return [{"name": name, "row": row} for name, row in tiles]
 
 
-def _study(results: Results) -> dict[str, Any]:
+def _study(results: StudyResults) -> dict[str, Any]:
     parts = study_tables(results)
     sections = {"summary": "In short", "variants": "Variants", "accuracy": "Accuracy"}
+    said = [sentence for part in parts for sentence in (findings.highest(part), *beside.nearest(part))]
     return {
         "sections": [*sections.items(), ("settings", "Settings"), ("again", "Run, check, cite")],
-        "summary": findings.study_summary(results, parts),
+        "summary": [findings.study(results), *said],
         "parts": parts,
     }
 

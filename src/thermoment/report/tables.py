@@ -1,21 +1,23 @@
-"""The report's tables, row by row, from results.json: ours, and the paper's where they are comparable."""
+"""The report's tables, row by row: ours, and the paper's where they are comparable."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from thermoment.report.findings import Results, Row, Table, compare, place
+from thermoment.report.beside import place
 from thermoment.report.formatting import FIT_NAMES, probability
 from thermoment.results import paper
-from thermoment.results.analysis import model_of
-from thermoment.results.naming import FITS, Fit, ModelKey, all_orders, label
+from thermoment.results.naming import Fit, ModelKey
+from thermoment.results.results import Accuracy, Overlap, PairedTest, Results, StudyResults, Summary, Variant
+from thermoment.results.table import Table
 
 
 @dataclass(frozen=True)
 class Cell:
     """One model's accuracy with one readout."""
 
-    row: Row | None
+    row: Accuracy | None
     best: bool = False
     note: str = ""
 
@@ -34,7 +36,7 @@ class Line:
 class Group:
     """Rows that compare the same two models, or show the same one."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Any]
     name: str = ""
     a: str = ""
     b: str = ""
@@ -43,47 +45,57 @@ class Group:
 
 def run_tables(results: Results) -> dict[str, Any]:
     """All tables of a run, by the name the template calls them."""
-    table, beside = Table.of(results["accuracy"]), bool(compare(results))
-    sizes = {reservoir["name"]: reservoir["n_nodes"] for reservoir in results["settings"]["reservoirs"]}
-    lines = {model: _line(table, model, sizes, beside, table.refitted) for model in table.rows}
-    wanted: list[Fit] = [fit for fit in table.fits if fit not in table.refitted]
-    regions = [fit for fit in table.fits if any(row["readout"] == fit for row in results["regions"])]
+    table, published = Table.of(results.accuracy), paper.beside(results)
+    sizes = {reservoir["name"]: reservoir["n_nodes"] for reservoir in results.settings["reservoirs"]}
+
+    def line(model: ModelKey, fits: Sequence[Fit]) -> Line:
+        each = [len(model.orders) * sizes[name] for name in model.reservoirs if name in sizes]
+        features = " + ".join(map(str, each)) if model.fusion == "logit" else str(sum(each))
+        cells = [Cell(table.get(model, fit)) for fit in fits]
+        return Line(table.label(model), features, published.correct(model), cells)
+
+    lines = {model: line(model, table.refitted) for model in table.rows}
+    as_trained: list[Fit] = [fit for fit in table.fits if fit not in table.refitted]
+    regions = [fit for fit in table.fits if any(region.readout == fit for region in results.regions)]
     return {
-        "as_trained": [_line(table, model, sizes, beside, wanted) for model in table.as_trained],
-        "as_trained_fits": wanted,
+        "as_trained": [line(model, as_trained) for model in table.models("trained")],
+        "as_trained_fits": as_trained,
         "reservoirs": _bold_best([lines[model] for model in table.ablation]),
-        "fusion": _fusion(table, lines, beside),
+        "fusion": _fusion(table, lines, published),
         "orders": [lines[model] for model in table.orders],
-        "overlaps": _overlaps(results, beside),
-        "tests": _tests(results, beside),
+        "overlaps": _overlaps(results, published),
+        "tests": _tests(results, published),
         "regions": _regions(results, regions),
         "regions_fits": regions,
-        "seeds": _seeds(results.get("repeats") or (), beside),
+        "seeds": _seeds(results, published),
     }
 
 
-def study_tables(results: Results) -> list[dict[str, Any]]:
+def study_tables(results: StudyResults) -> list[dict[str, Any]]:
     """For each readout the means of every variant and model, and how near each variant is to the paper."""
-    found = list(dict.fromkeys(model_of(row) for variant in results["study"] for row in variant["accuracy"]))
-    full = all_orders(found)
+    published = paper.beside(results)
+    table = Table.of(row for variant in results.study for row in variant.accuracy)  # its rows are those of one variant
     parts = []
-    for fit in (fit for fit in FITS if any(model.readout == fit for model in found)):
-        models = [model for model in found if model.readout == fit]
-        published = [paper.correct(model) if paper.applies_to(results["dataset"]) else None for model in models]
-        rows = [_variant(variant, models, published) for variant in results["study"]]
-        known = published if any(count is not None for count in published) else None
-        names = [label(model, full) for model in models]
-        parts.append({"fit": fit, "models": names, "published": known, "rows": rows})
+    for fit in table.fits:
+        models = [replace(model, readout=fit) for model in table.models(fit)]
+        counts = [published.correct(model) for model in models]
+        parts.append(
+            {
+                "fit": fit,
+                "models": [table.label(model) for model in models],
+                "published": counts if any(count is not None for count in counts) else None,
+                "rows": [_variant(variant, models, published) for variant in results.study],
+            }
+        )
     return parts
 
 
-def settings_tables(results: Results) -> dict[str, Any]:
+def settings_tables(results: Results | StudyResults) -> dict[str, Any]:
     """Everything that was chosen: groups of names and values, and a table of the reservoirs."""
-    settings = results["settings"]
-    groups = {"Data set": results["dataset"]} | {
-        key.capitalize(): group for key, group in settings.items() if isinstance(group, Mapping)
+    groups = {"Data set": vars(results.dataset)} | {
+        key.capitalize(): group for key, group in results.settings.items() if isinstance(group, Mapping)
     }
-    reservoirs = settings["reservoirs"]
+    reservoirs = results.settings["reservoirs"]
     keys = list(dict.fromkeys(key for reservoir in reservoirs for key in reservoir))
     return {
         "groups": [
@@ -95,127 +107,107 @@ def settings_tables(results: Results) -> dict[str, Any]:
 
 
 def written(key: str, value: Any) -> str:
-    """A setting's value in words: stages as what is done, lists with commas, null as what it stands for."""
-    match key, value:
-        case "n_replicas", None:
-            return "infinitely many"
-        case _, None:
-            return "none"
-        case "stages", [*stages] if all(isinstance(stage, dict) for stage in stages):
-            return "; then ".join(_stage(stage) for stage in stages) or "none"
-        case _, bool():
-            return "yes" if value else "no"
-        case _, float():
-            return f"{value:.12g}"
-        case _, list() | tuple():
-            return ", ".join(written("", item) for item in value)
-        case _, dict():
-            return ", ".join(f"{name} {written(name, item)}" for name, item in value.items())
-        case _:
-            return str(value)
-
-
-def _stage(stage: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {written(key, value)}" for key, value in stage.items())
-
-
-def _line(table: Table, model: ModelKey, sizes: Mapping[str, int], beside: bool, fits: Sequence[Fit]) -> Line:
-    each = [len(model.orders) * sizes[name] for name in model.reservoirs if name in sizes]
-    features = " + ".join(map(str, each)) if model.fusion == "logit" else str(sum(each))
-    published = paper.correct(model) if beside else None
-    return Line(table.label(model), features, published, [Cell(table.rows[model].get(fit)) for fit in fits])
+    """A setting's value in words: stages as what is done, lists with commas, infinity as what it stands for."""
+    if value is None or value == math.inf:
+        return "infinitely many" if key == "n_replicas" else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {written(name, item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        stages = key == "stages" and all(isinstance(stage, Mapping) for stage in value)
+        joined = ("; then " if stages else ", ").join(written("", item) for item in value)
+        return joined or ("none" if stages else "")
+    return str(value)
 
 
 def _bold_best(lines: Sequence[Line]) -> list[Line]:
-    best = [max((cell.row["correct"] for cell in column if cell.row), default=0) for column in _columns(lines)]
+    """The same lines; of every readout the cells with the highest count are marked."""
+    columns = zip(*(line.cells for line in lines), strict=True)
+    best = [max((cell.row.correct for cell in column if cell.row), default=0) for column in columns]
     return [
-        Line(
-            line.name,
-            line.features,
-            line.paper,
-            [Cell(c.row, bool(c.row and c.row["correct"] == top)) for c, top in zip(line.cells, best, strict=True)],
+        replace(
+            line,
+            cells=[Cell(c.row, bool(c.row and c.row.correct == top)) for c, top in zip(line.cells, best, strict=True)],
         )
         for line in lines
     ]
 
 
-def _columns(lines: Sequence[Line]) -> list[tuple[Cell, ...]]:
-    return list(zip(*(line.cells for line in lines), strict=True))
-
-
-def _fusion(table: Table, lines: Mapping[ModelKey, Line], beside: bool) -> list[Line]:
+def _fusion(table: Table[Accuracy], lines: Mapping[ModelKey, Line], published: paper.Beside) -> list[Line]:
     """The best single reservoir, which may be another for each readout; averaged logits; all joined."""
     if len(table.joined.reservoirs) < 2:
         return []
     best = [table.best_single(fit) for fit in table.refitted]
     found = []
     if any(best):
-        cells = [Cell(row, note=row["model"] if row else "") for row in best]
-        known = max(n for m, n in paper.TABLE_II.items() if len(m.reservoirs) == 1) if beside else None
-        features = sorted({lines[model].features for model in table.ablation if len(model.reservoirs) == 1})
-        found.append(Line("Best single reservoir", " or ".join(features), known, cells))
+        cells = [Cell(row, note=row.model.name if row else "") for row in best]
+        features = sorted({lines[model].features for model in table.singles})
+        found.append(Line("Best single reservoir", " or ".join(features), published.best_single, cells))
     whole = [model for model in (table.averaged, table.joined) if model is not None]
     return found + [lines[model] for model in whole]
 
 
-def _overlaps(results: Results, beside: bool) -> list[Group]:
+def _overlaps(results: Results, published: paper.Beside) -> list[Group]:
     groups = []
-    for (a, b), rows in _by_pair(results["jaccard"]).items():
-        known = paper.TABLE_III.get((a, b)) if beside else None
-        published = [{"source": "The paper", **known._asdict()}] if known else []
-        groups.append(Group([*published, *rows], a=a, b=b))
+    for (a, b), rows in _by_pair(results.jaccard).items():
+        known = published.overlap(a, b)
+        theirs = [{"source": "The paper", **known._asdict()}] if known else []
+        groups.append(Group([*theirs, *rows], a=a, b=b))
     return groups
 
 
-def _tests(results: Results, beside: bool) -> list[Group]:
-    gains = {(row["a"], row["b"], row["readout"]): row for row in results["differences"]}
+def _tests(results: Results, published: paper.Beside) -> list[Group]:
+    gains = {(row.a, row.b, row.readout): row for row in results.differences}
     groups = []
-    for (a, b), rows in _by_pair(results["mcnemar"]).items():
-        known = paper.MCNEMAR.get((a, b)) if beside else None
-        unknown = {"difference": None, "ci95": None}
-        published: list[Row] = (
-            [{"source": "The paper", **known._asdict(), **unknown, "p": f"{known.p:g}"}] if known else []
-        )
-        ours = [
-            unknown | dict(gains.get((a, b, row["readout"]), {})) | dict(row) | {"p": probability(row["p"])}
-            for row in rows
-        ]
-        groups.append(Group([*published, *ours], a=a, b=b))
+    for (a, b), rows in _by_pair(results.mcnemar).items():
+        for row in rows:
+            gain = gains.get((a, b, row["readout"]))
+            row |= {"p": probability(row["p"]), "difference": None, "ci95": None} | (vars(gain) if gain else {})
+        known = published.test(a, b)
+        theirs = {"source": "The paper", "difference": None, "ci95": None}
+        published_rows = [{**theirs, **known._asdict(), "p": f"{known.p:g}"}] if known else []
+        groups.append(Group([*published_rows, *rows], a=a, b=b))
     return groups
 
 
-def _by_pair(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    pairs: dict[tuple[str, str], list[Row]] = {}
+def _by_pair(rows: Sequence[Overlap] | Sequence[PairedTest]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Rows of the same two models, with the readout's name as their source."""
+    pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        pairs.setdefault((row["a"], row["b"]), []).append({"source": FIT_NAMES[row["readout"]], **row})
+        pairs.setdefault((row.a, row.b), []).append({"source": FIT_NAMES[row.readout], **vars(row)})
     return pairs
 
 
 def _regions(results: Results, fits: Sequence[Fit]) -> list[dict[str, Any]]:
-    sets = sorted({tuple(row["wrong"]) for row in results["regions"]}, key=lambda names: (len(names), names))
-    counts = {(tuple(row["wrong"]), row["readout"]): row["count"] for row in results["regions"]}
+    sets = sorted({region.wrong for region in results.regions}, key=lambda names: (len(names), names))
+    counts = {(region.wrong, region.readout): region.count for region in results.regions}
     return [{"names": names, "counts": [counts.get((names, fit), 0) for fit in fits]} for names in sets]
 
 
-def _seeds(repeats: Sequence[Row], beside: bool) -> list[Group]:
-    if not any(len(row["correct"]) > 1 for row in repeats):
+def _seeds(results: Results, published: paper.Beside) -> list[Group]:
+    if results.n_repeats < 2:
         return []
-    table = Table.of(repeats)
+    table = Table.of(results.repeats)
     return [
-        Group(list(rows.values()), name=table.label(model), paper=paper.correct(model) if beside else None)
+        Group(list(rows.values()), name=table.label(model), paper=published.correct(model))
         for model, rows in table.rows.items()
     ]
 
 
-def _variant(variant: Row, models: Sequence[ModelKey], published: Sequence[int | None]) -> dict[str, Any]:
-    by_model = {model_of(row): row for row in variant["accuracy"]}
-    cells = [by_model.get(model) for model in models]
-    both = [(row, n / paper.N_TEST) for row, n in zip(cells, published, strict=True) if row and n is not None]
-    ranges = [(row["range95"], share) for row, share in both if row["range95"] is not None]
+def _variant(variant: Variant, models: Sequence[ModelKey], published: paper.Beside) -> dict[str, Any]:
+    cells = [variant.row(model) for model in models]
+    counts = [published.correct(model) for model in models]
+    both: list[tuple[Summary, float]] = [
+        (row, count / paper.N_TEST) for row, count in zip(cells, counts, strict=True) if row and count is not None
+    ]
+    places = [place(share, row.range95) for row, share in both if row.range95 is not None]
     return {
-        "variant": variant["variant"],
+        "variant": variant.variant,
         "cells": cells,
-        "distance": (sum((row["mean"] - share) ** 2 for row, share in both) / len(both)) ** 0.5 if both else None,
-        "inside": sum(place(share, interval) == "inside" for interval, share in ranges) if ranges else None,
-        "of": len(ranges),
+        "distance": (sum((row.mean - share) ** 2 for row, share in both) / len(both)) ** 0.5 if both else None,
+        "inside": places.count("inside") if places else None,
+        "of": len(places),
     }

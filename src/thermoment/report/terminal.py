@@ -4,59 +4,57 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.table import Table
+from rich.table import Table as Printed
 from rich.text import Text
 
 from thermoment.report.formatting import duration
+from thermoment.results.naming import ModelKey
+from thermoment.results.results import Results, StudyResults
+from thermoment.results.table import Table
 
 
-def result_tables(results: Mapping[str, Any]) -> Iterator[Table]:
+def result_tables(results: Results | StudyResults) -> Iterator[Printed]:
     """The accuracies of a run, one row a model with its readouts side by side; of a study, one row a variant."""
-    dataset = results["dataset"]
-    title = f"{results['experiment']}: {dataset['name']} {dataset['n_train']}/{dataset['n_test']}, {results['engine']}"
-    if "study" in results:
-        yield _study(title, results["study"])
+    dataset = results.dataset
+    title = f"{results.experiment}: {dataset.name} {dataset.n_train}/{dataset.n_test}, {results.engine}"
+    if isinstance(results, StudyResults):
+        yield _study(title, results)
         return
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in results["accuracy"]:
-        key = (row["model"], row["fusion"], tuple(row["orders"]), row["n_features"])
-        rows.setdefault(key, {})[row["readout"]] = row
-    readouts = list(dict.fromkeys(row["readout"] for row in results["accuracy"]))
+    found = Table.of(results.accuracy)
     head = ["model", "joined by", "moments", "features"]
     body: list[list[str]] = []
-    for (model, fusion, orders, n_features), found in rows.items():
-        cells = [model, fusion, ", ".join(f"m{p}" for p in orders), str(n_features)]
-        for readout in readouts:
-            if (row := found.get(readout)) is None:
+    for model, rows in found.rows.items():
+        n_features = next(iter(rows.values())).n_features
+        cells = [model.name, model.fusion, ", ".join(f"m{p}" for p in model.orders), str(n_features)]
+        for fit in found.fits:
+            if (row := rows.get(fit)) is None:
                 cells += ["", "", ""]
                 continue
-            low, high = row["ci95"]
-            cells += [f"{row['correct']}/{row['total']}", f"{row['accuracy']:.2%}", f"{low:.2%} to {high:.2%}"]
+            low, high = row.ci95
+            cells += [f"{row.correct}/{row.total}", f"{row.accuracy:.2%}", f"{low:.2%} to {high:.2%}"]
         body.append(cells)
-    yield table(title, [*head, *(name for readout in readouts for name in (readout, "", "95 %"))], body)
+    yield table(title, [*head, *(name for fit in found.fits for name in (fit, "", "95 %"))], body)
 
 
-def _study(title: str, study: Iterable[Mapping[str, Any]]) -> Table:
+def _study(title: str, results: StudyResults) -> Printed:
     """Mean and deviation over seeds of the correct answers: variants down, models across."""
-    study = list(study)
 
-    def label(row: Mapping[str, Any]) -> str:
-        parts = [row["model"], "logit" if row["fusion"] == "logit" else "", ",".join(f"m{p}" for p in row["orders"])]
-        return " ".join(filter(None, [*parts, "" if row["readout"] == "sgd" else row["readout"]]))
+    def label(model: ModelKey) -> str:
+        parts = [model.name, "logit" if model.fusion == "logit" else "", ",".join(f"m{p}" for p in model.orders)]
+        return " ".join(filter(None, [*parts, "" if model.readout == "sgd" else model.readout]))
 
-    labels = list(dict.fromkeys(label(row) for variant in study for row in variant["accuracy"]))
+    models = list(dict.fromkeys(row.model for variant in results.study for row in variant.accuracy))
     body = []
-    for variant in study:
-        found = {label(row): row for row in variant["accuracy"]}
-        cells = [f"{found[x]['mean']:.2%} ± {found[x]['sd'] or 0:.2%}" if x in found else "" for x in labels]
-        body.append([variant["variant"], *cells])
-    return table(title, ["variant", *labels], body)
+    for variant in results.study:
+        rows = [variant.row(model) for model in models]
+        body.append([variant.variant, *(f"{row.mean:.2%} ± {row.sd or 0:.2%}" if row else "" for row in rows)])
+    return table(title, ["variant", *map(label, models)], body)
 
 
-def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Table:
+def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Printed:
     """A table with numbers to the right and words to the left. Brackets in a cell are no markup."""
     rows = [list(row) for row in body]
-    made = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    made = Printed(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(head):
         numbers = all(not row[number] or row[number][0] in "0123456789+-" for row in rows)
         made.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)

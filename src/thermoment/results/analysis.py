@@ -6,7 +6,7 @@ large; then averaged logits; then lower moment orders. So they can be computed a
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -14,19 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
-from thermoment.results.naming import FITS, Fit, ModelKey, all_orders, label
+from thermoment.results.naming import FITS, Fit, ModelKey
+from thermoment.results.results import Accuracy, Analysis, Difference, Overlap, PairedTest, Region, Summary
 from thermoment.results.statistics import Interval, Pair, spread, wilson
+from thermoment.results.table import Table
 
 Labels = NDArray[np.integer[Any]]
-Row = dict[str, Any]
+Wrong = dict[ModelKey, NDArray[np.bool_]]
+"""Where each model was wrong: (S,) each."""
 
 
 def analyse(
     labels: Labels, predictions: Mapping[ModelKey, Labels], n_nodes: Mapping[str, int] | None = None
-) -> dict[str, list[Row]]:
-    """What classifiers got right, and how their errors compare, ready for JSON.
+) -> Analysis:
+    """What classifiers got right, and how their errors compare.
 
-    labels: (S,), predictions: (S,) each. `n_nodes`, the size of each reservoir, fills in `n_features`, else null.
+    labels: (S,), predictions: (S,) each. `n_nodes`, the size of each reservoir, fills in `n_features`, else None.
 
     accuracy     one row a model, with Wilson's interval
     mcnemar      each single reservoir, the averaged logits and the lower orders against all reservoirs joined
@@ -35,55 +38,34 @@ def analyse(
     regions      how many samples were wrong in exactly this set of single reservoirs; sets without any are left out
     """
     wrong = _wrong(labels, predictions)
-    full = all_orders(wrong)
-    names = _reservoirs(wrong)
-    models = sorted(wrong, key=lambda model: _place(model, names, full))
-    results: dict[str, list[Row]] = {
-        "accuracy": [_accuracy(model, wrong[model], n_nodes) for model in models],
-        "mcnemar": [],
-        "differences": [],
-        "jaccard": [],
-        "regions": [],
-    }
-    for readout in FITS:
-        group = _Group([model for model in models if model.readout == readout], names, full)
-        for a, b in group.against_joined():
-            pair, row = Pair.of(wrong[a], wrong[b]), group.row(a, b)
-            results["mcnemar"].append(
-                row | {"a_only_wrong": pair.a_only_wrong, "b_only_wrong": pair.b_only_wrong, "p": pair.p}
-            )
-            results["differences"].append(row | {"difference": pair.difference, "ci95": list(pair.bootstrap())})
-        for a, b in group.overlaps():
-            pair = Pair.of(wrong[a], wrong[b])
-            results["jaccard"].append(
-                group.row(a, b)
-                | {"wrong_a": pair.wrong_a, "wrong_b": pair.wrong_b}
-                | {"intersection": pair.both_wrong, "union": pair.union, "jaccard": pair.jaccard}
-            )
-        results["regions"] += _regions(readout, {model.name: wrong[model] for model in group.singles})
-    return results
+    table = _in_order([_accuracy(model, mask, n_nodes) for model, mask in wrong.items()])
+    accuracy, mcnemar, differences, jaccard, regions = [], [], [], [], []
+    for fit in FITS:
+        accuracy += [table.rows[model][fit] for model in table.models(fit)]
+        for a, b in _against_joined(table, fit):
+            pair, who = _pair(wrong, a, b, fit), (table.label(a), table.label(b), fit)
+            mcnemar.append(PairedTest(*who, pair.a_only_wrong, pair.b_only_wrong, pair.p))
+            differences.append(Difference(*who, pair.difference, pair.bootstrap()))
+        for a, b in _overlaps(table, fit):
+            pair, who = _pair(wrong, a, b, fit), (table.label(a), table.label(b), fit)
+            counts = pair.wrong_a, pair.wrong_b, pair.both_wrong, pair.union
+            jaccard.append(Overlap(*who, *counts, pair.jaccard))
+        regions += _regions(fit, {model.name: wrong[replace(model, readout=fit)] for model in _singles(table, fit)})
+    return Analysis(tuple(accuracy), tuple(mcnemar), tuple(differences), tuple(jaccard), tuple(regions))
 
 
-def summarise(repeats: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Spread of every model's accuracy over `repeats`, the results of one experiment with different seeds.
-
-    `ci95` is of the mean accuracy; `range95` holds that of one more run with probability 95 %. One repeat has neither.
-    """
+def summarise(repeats: Sequence[Sequence[Accuracy]]) -> tuple[Summary, ...]:
+    """Spread of every model's accuracy over `repeats`, the rows of one experiment with different seeds."""
     if not repeats:
         raise invalid("repeats", "hold at least one", "empty")
-    first = [_identity(row) for row in repeats[0]["accuracy"]]
-    for k, repeat in enumerate(repeats):
-        if [_identity(row) for row in repeat["accuracy"]] != first:
+    first = [(row.model, row.total) for row in repeats[0]]
+    for k, rows in enumerate(repeats):
+        if [(row.model, row.total) for row in rows] != first:
             raise invalid(f"repeats[{k}]", "have the models and the test set of repeats[0]", "of another experiment")
-    return [_summary([repeat["accuracy"][k] for repeat in repeats]) for k in range(len(first))]
+    return tuple(_summary(rows) for rows in zip(*repeats, strict=True))
 
 
-def model_of(row: Mapping[str, Any]) -> ModelKey:
-    """The model of a row of `accuracy` or of a summary."""
-    return ModelKey(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"], row["readout"])
-
-
-def _wrong(labels: Labels, predictions: Mapping[ModelKey, Labels]) -> dict[ModelKey, NDArray[np.bool_]]:
+def _wrong(labels: Labels, predictions: Mapping[ModelKey, Labels]) -> Wrong:
     labels = _integers("labels", labels)
     if not predictions:
         raise invalid("predictions", "hold at least one model", "empty")
@@ -104,94 +86,71 @@ def _integers(argument: str, value: Labels) -> Labels:
     return array
 
 
-def _reservoirs(models: Mapping[ModelKey, Any]) -> tuple[str, ...]:
-    """All reservoirs, in the order of the model with most of them, then any others by name."""
-    largest = min(models, key=lambda model: (-len(model.reservoirs), model.key)).reservoirs
-    others = {name for model in models for name in model.reservoirs} - set(largest)
-    return (*largest, *sorted(others))
+def _in_order(rows: Sequence[Accuracy]) -> Table[Accuracy]:
+    """The table of all rows, its models in an order that does not depend on that of the rows."""
+    table = Table.of(rows)
+    names, full = table.reservoirs, table.full
+
+    def place(row: Accuracy) -> tuple[Any, ...]:
+        model = row.model
+        chosen = tuple(map(names.index, model.reservoirs))
+        return model.orders != full, model.fusion == "logit", len(chosen), chosen, len(model.orders), model.orders
+
+    return Table({row.model.any_readout: table.rows[row.model.any_readout] for row in sorted(rows, key=place)}, full)
 
 
-def _place(model: ModelKey, names: tuple[str, ...], full: tuple[int, ...]) -> tuple[Any, ...]:
-    lower, averaged = model.orders != full, model.fusion == "logit"
-    chosen = tuple(names.index(name) for name in model.reservoirs)
-    return FITS.index(model.readout), lower, averaged, len(chosen), chosen, len(model.orders), model.orders
+def _singles(table: Table[Accuracy], fit: Fit) -> list[ModelKey]:
+    return [model for model in table.singles if table.get(model, fit)]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The models of one readout: comparisons stay within it."""
-
-    models: list[ModelKey]
-    names: tuple[str, ...]
-    full: tuple[int, ...]
-
-    @property
-    def singles(self) -> list[ModelKey]:
-        """One reservoir each, all orders."""
-        return [m for m in self.models if len(m.reservoirs) == 1 and m.orders == self.full and m.fusion == "feature"]
-
-    @property
-    def whole(self) -> list[ModelKey]:
-        """All reservoirs, any orders, joined or averaged; in front the one that joins them with all orders."""
-        return [m for m in self.models if set(m.reservoirs) == set(self.names)]
-
-    @property
-    def joined(self) -> ModelKey | None:
-        """All reservoirs, all orders, one readout."""
-        return next((m for m in self.whole if m.orders == self.full and m.fusion == "feature"), None)
-
-    def against_joined(self) -> list[tuple[ModelKey, ModelKey]]:
-        others = dict.fromkeys([*self.singles, *self.whole])
-        return [(model, self.joined) for model in others if self.joined not in (None, model)]
-
-    def overlaps(self) -> list[tuple[ModelKey, ModelKey]]:
-        with_joined = [(model, self.joined) for model in self.singles if self.joined not in (None, model)]
-        return [*combinations(self.singles, 2), *with_joined]
-
-    def row(self, a: ModelKey, b: ModelKey) -> Row:
-        return {"a": label(a, self.full), "b": label(b, self.full), "readout": a.readout}
+def _joined(table: Table[Accuracy], fit: Fit) -> ModelKey | None:
+    """All reservoirs and all orders under one readout, where this readout has that model."""
+    joined = table.joined
+    complete = set(joined.reservoirs) == set(table.reservoirs) and joined in table.ablation
+    return joined if complete and table.get(joined, fit) else None
 
 
-def _accuracy(model: ModelKey, wrong: NDArray[np.bool_], n_nodes: Mapping[str, int] | None) -> Row:
+def _against_joined(table: Table[Accuracy], fit: Fit) -> list[tuple[ModelKey, ModelKey]]:
+    """Single reservoirs, averaged logits and lower orders of all reservoirs, each beside all joined."""
+    joined, every = _joined(table, fit), set(table.reservoirs)
+    if joined is None:
+        return []
+    whole = [model for model in table.models(fit) if set(model.reservoirs) == every]
+    others = dict.fromkeys([*_singles(table, fit), *whole])
+    return [(model, joined) for model in others if model != joined]
+
+
+def _overlaps(table: Table[Accuracy], fit: Fit) -> list[tuple[ModelKey, ModelKey]]:
+    """Single reservoirs beside each other, then beside all joined."""
+    singles, joined = _singles(table, fit), _joined(table, fit)
+    return [*combinations(singles, 2), *((model, joined) for model in singles if joined not in (None, model))]
+
+
+def _pair(wrong: Wrong, a: ModelKey, b: ModelKey, fit: Fit) -> Pair:
+    return Pair.of(*(wrong[replace(model, readout=fit)] for model in (a, b)))
+
+
+def _accuracy(model: ModelKey, wrong: NDArray[np.bool_], n_nodes: Mapping[str, int] | None) -> Accuracy:
     total = len(wrong)
     correct = total - int(np.count_nonzero(wrong))
-    nodes = None if n_nodes is None else sum(n_nodes[name] for name in model.reservoirs)
-    return {
-        "model": model.name,
-        "fusion": model.fusion,
-        "orders": list(model.orders),
-        "readout": model.readout,
-        "n_features": None if nodes is None else nodes * len(model.orders),
-        "correct": correct,
-        "total": total,
-        "accuracy": correct / total,
-        "ci95": list(wilson(correct, total)),
-    }
+    n_features = None if n_nodes is None else sum(n_nodes[name] for name in model.reservoirs) * len(model.orders)
+    return Accuracy(model, n_features, correct, total, correct / total, wilson(correct, total))
 
 
-def _regions(readout: Fit, wrong: Mapping[str, NDArray[np.bool_]]) -> list[Row]:
+def _regions(readout: Fit, wrong: Mapping[str, NDArray[np.bool_]]) -> list[Region]:
     names = list(wrong)
     samples = zip(*(mask.tolist() for mask in wrong.values()), strict=True)
     counts = Counter(tuple(k for k, missed in enumerate(sample) if missed) for sample in samples)
     ordered = sorted((chosen for chosen in counts if chosen), key=lambda chosen: (len(chosen), chosen))
-    return [{"readout": readout, "wrong": [names[k] for k in chosen], "count": counts[chosen]} for chosen in ordered]
+    return [Region(readout, tuple(names[k] for k in chosen), counts[chosen]) for chosen in ordered]
 
 
-def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["model"], row["fusion"], tuple(row["orders"]), row["readout"], row["total"]
+def _summary(rows: Sequence[Accuracy]) -> Summary:
+    found = spread([row.accuracy for row in rows])
+    intervals = _within(found.ci95), _within(found.range95)
+    return Summary(rows[0].model, rows[0].total, tuple(row.correct for row in rows), found.mean, found.sd, *intervals)
 
 
-def _summary(rows: Sequence[Mapping[str, Any]]) -> Row:
-    found = spread([row["accuracy"] for row in rows])
-    return {key: rows[0][key] for key in ("model", "fusion", "orders", "readout", "total")} | {
-        "correct": [row["correct"] for row in rows],
-        "mean": found.mean,
-        "sd": found.sd,
-        "ci95": _within(found.ci95),
-        "range95": _within(found.range95),
-    }
-
-
-def _within(interval: Interval | None) -> list[float] | None:
+def _within(interval: Interval | None) -> Interval | None:
     """The part of it that an accuracy can take."""
-    return None if interval is None else [max(0.0, interval.low), min(1.0, interval.high)]
+    return None if interval is None else Interval(max(0.0, interval.low), min(1.0, interval.high))

@@ -1,9 +1,9 @@
-"""Which classifiers an experiment compares: their reservoirs and moment orders, how joined, how fitted."""
+"""Which classifiers an experiment compares, and what each is called: in keys, in files, in tables, in figures."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from thermoment._support.checks import invalid
 from thermoment.protocol import check_orders
@@ -13,6 +13,8 @@ Fit = Literal["sgd", "converged", "trained", "predicted"]
 """How a readout came about: by the paper's SGD, by the minimum of the same loss, or together with the reservoirs, read
 from the sampled moments ("trained") or from those without sampling ("predicted")."""
 FITS: tuple[Fit, ...] = get_args(Fit)
+REFITTED: tuple[Fit, ...] = ("sgd", "converged")
+"""Readouts that are fitted to the features of finished reservoirs."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +33,37 @@ class ModelKey:
 
     @property
     def key(self) -> str:
-        """All there is to say, in one line: "K1+K2+K3|feature|1,2,4|sgd"."""
+        """The whole key in one line, as in predictions.npz: "K1+K2+K3|feature|1,2,4|sgd"."""
         return "|".join((self.name, self.fusion, ",".join(map(str, self.orders)), self.readout))
+
+    @property
+    def any_readout(self) -> "ModelKey":
+        """The same reservoirs, orders and fusion with the readout "sgd", which stands for any readout in a table."""
+        return replace(self, readout="sgd")
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The key as the first columns of a row of results.json."""
+        return {"model": self.name, "fusion": self.fusion, "orders": list(self.orders), "readout": self.readout}
 
     @classmethod
     def parse(cls, key: str) -> "ModelKey":
-        """The model that `key` names."""
+        """The model whose `key` this is."""
         parts = key.split("|")
-        if len(parts) != 4 or parts[1] not in get_args(Fusion) or parts[3] not in FITS:
+        if len(parts) != 4:
             raise invalid("key", "have the form reservoirs|fusion|orders|readout", repr(key))
-        orders = check_orders("key", [int(p) for p in parts[2].split(",")])
-        return cls(tuple(parts[0].split("+")), orders, parts[1], parts[3])  # type: ignore[arg-type]
+        return cls.of_columns(dict(zip(("model", "fusion", "orders", "readout"), parts, strict=True)))
+
+    @classmethod
+    def of_columns(cls, row: Mapping[str, Any]) -> "ModelKey":
+        """The model whose `columns` a row has; its orders may be one word, "1,2,4"."""
+        name, fusion, orders, readout = (row[column] for column in ("model", "fusion", "orders", "readout"))
+        if fusion not in get_args(Fusion) or readout not in FITS or not isinstance(name, str):
+            must = f"have a fusion of {', '.join(get_args(Fusion))} and a readout of {', '.join(FITS)}"
+            raise invalid("model", must, f"{name!r} with {fusion!r} and {readout!r}")
+        if isinstance(orders, str):
+            orders = [int(p) if p.isdecimal() else p for p in orders.split(",")]
+        return cls(tuple(name.split("+")), check_orders("orders", orders), fusion, readout)
 
 
 def paper_models(reservoirs: Sequence[str], orders: Sequence[int], readout: Fit = "sgd") -> tuple[ModelKey, ...]:

@@ -5,11 +5,12 @@ Computing", Institute of Modern Physics, Chinese Academy of Sciences. MNIST, 600
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from thermoment.results.naming import ModelKey
+from thermoment.results.results import Results, StudyResults
 
 TITLE = "Moment-Resolved Readout and Reservoir Diversity in Nonequilibrium Langevin Computing"
 AUTHORS = ("Jizheng Duan", "MingYang Zhao", "YanWei Chen", "Lei Yang")
@@ -84,11 +85,39 @@ MCNEMAR: Mapping[tuple[str, str], McNemar] = MappingProxyType({(_K2, JOINED.name
 """The best single reservoir against all joined."""
 
 
-def applies_to(dataset: Mapping[str, Any]) -> bool:
-    """Whether these numbers can stand beside results on `dataset`: MNIST, 60000 for training, 10000 for the test."""
-    return (dataset["name"], dataset["n_train"], dataset["n_test"]) == (DATASET, N_TRAIN, N_TEST)
+@dataclass(frozen=True)
+class Beside:
+    """The published numbers that can stand beside some results: all of them, or none."""
+
+    comparable: bool
+
+    def __bool__(self) -> bool:
+        return self.comparable
+
+    def correct(self, model: ModelKey) -> int | None:
+        """How many of 10000 the paper's model with these reservoirs and orders got right, for any readout of ours."""
+        return CORRECT.get(model.any_readout) if self.comparable else None
+
+    @property
+    def best_single(self) -> int | None:
+        """How many of 10000 the paper's best single reservoir got right."""
+        return max(n for m, n in TABLE_II.items() if len(m.reservoirs) == 1) if self.comparable else None
+
+    def overlap(self, a: str, b: str) -> Overlap | None:
+        """The row of Table III that compares a and b."""
+        return TABLE_III.get((a, b)) if self.comparable else None
+
+    def test(self, a: str, b: str) -> McNemar | None:
+        """The test of a against b."""
+        return MCNEMAR.get((a, b)) if self.comparable else None
 
 
-def correct(model: ModelKey) -> int | None:
-    """How many of 10000 the paper's model with these reservoirs and orders got right, for any readout of ours."""
-    return CORRECT.get(replace(model, readout="sgd"))
+def beside(results: Results | StudyResults) -> Beside:
+    """What of the paper can stand beside `results`.
+
+    That takes MNIST with 60000 training and 10000 test images, and one of the paper's models with the paper's readout.
+    """
+    groups = [results.accuracy] if isinstance(results, Results) else [variant.accuracy for variant in results.study]
+    known = any(row.model in CORRECT for rows in groups for row in rows)
+    data = results.dataset
+    return Beside(known and (data.name, data.n_train, data.n_test) == (DATASET, N_TRAIN, N_TEST))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from thermoment.results.results import load
 from thermoment.results.statistics import Pair
-from thermoment.runs.folder import read_results
 from thermoment.runs.predictions import load_predictions
 
 
@@ -16,7 +16,7 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
 
     p is None where the two runs were not tested on the same images.
     """
-    results = read_results(a), read_results(b)
+    results = [load(folder).plain() for folder in (a, b)]
     facts = [dict(_flat({key: r.get(key) for key in ("experiment", "dataset", "engine", "settings")})) for r in results]
     keys = list(dict.fromkeys([*facts[0], *facts[1]]))
     different = {key: [f.get(key) for f in facts] for key in keys if facts[0].get(key) != facts[1].get(key)}

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from thermoment._support.files import write_whole
 from thermoment._support.host import environment
@@ -11,11 +11,14 @@ from thermoment.experiments.experiment import Experiment, to_toml
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
+from thermoment.results.codec import plain
+from thermoment.results.node import NODE, NodeSample
+from thermoment.results.results import RESULTS, Results, StudyResults, load
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.predictions import PREDICTIONS, load_predictions
 from thermoment.runs.store import SUMS, damaged, place, read_sums, remove_partial, write_sums
 
-RESULTS, EXPERIMENT, ENVIRONMENT, TIMINGS = "results.json", "experiment.toml", "environment.json", "timings.json"
+EXPERIMENT, ENVIRONMENT, TIMINGS = "experiment.toml", "environment.json", "timings.json"
 FEATURES = "features.zarr"
 
 
@@ -36,12 +39,7 @@ def claim(folder: Path, experiment: Experiment) -> None:
     write_whole(folder / EXPERIMENT, to_toml(experiment).encode())
 
 
-def results_text(results: Mapping[str, Any]) -> str:
-    """results.json, the same for the same results."""
-    return json.dumps(results, indent=1, allow_nan=False) + "\n"
-
-
-def assemble(folder: Path, experiment: Experiment, results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+def assemble(folder: Path, experiment: Experiment, results: Results | StudyResults, files: Mapping[str, Path]) -> None:
     """Puts a run's folder together: `files` from the store under their names here, and what describes the run.
 
     Files of an earlier run in the same folder that this one does not have are removed, by the earlier SHA256SUMS.
@@ -49,7 +47,7 @@ def assemble(folder: Path, experiment: Experiment, results: Mapping[str, Any], f
     claim(folder, experiment)
     remove_partial(folder)
     before = read_sums(folder)
-    texts = {RESULTS: results_text(results), ENVIRONMENT: json.dumps(environment(results["engine"]), indent=1) + "\n"}
+    texts = {RESULTS: results.to_json(), ENVIRONMENT: json.dumps(environment(results.engine), indent=1) + "\n"}
     if any(name.startswith(f"{FEATURES}/") for name in files):
         texts[f"{FEATURES}/zarr.json"] = _group()
     for name, text in texts.items():
@@ -70,24 +68,15 @@ def write_timings(folder: Path, seconds: Mapping[str, float]) -> None:
     write_whole(folder / TIMINGS, (json.dumps({"seconds": rounded}, indent=1) + "\n").encode())
 
 
-def read_results(folder: Path) -> dict[str, Any]:
-    """results.json of a run."""
-    try:
-        found = json.loads((folder / RESULTS).read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{folder} holds no {RESULTS}: it is not a run, or not a finished one.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{folder / RESULTS} is damaged: {error}.") from None
-    if not isinstance(found, dict) or "experiment" not in found:
-        raise ValueError(f"{folder / RESULTS} is not the results of a run.")
-    return found
-
-
 def rewrite_report(folder: Path) -> Path:
-    """Makes figures and report.html of a run again from its results.json, and brings SHA256SUMS up to date."""
-    results = read_results(folder)
+    """Makes figures and report.html of a run again from its results.json, and brings SHA256SUMS up to date.
+
+    A run that has no node.safetensors keeps the figures of its node, if it has any.
+    """
+    results = load(folder)
+    node = NodeSample.load(folder / NODE) if (folder / NODE).exists() else None
     (folder / "figures").mkdir(exist_ok=True)
-    drawn = figures.draw(results, folder / "figures")
+    drawn = figures.draw(results, folder / "figures", node)
     path: Path = report.write(folder)
     write_sums(folder, [str(made.relative_to(folder)) for made in (*drawn, path)], read_sums(folder))
     return path
@@ -95,38 +84,45 @@ def rewrite_report(folder: Path) -> Path:
 
 def verify(folder: Path) -> list[str]:
     """What is wrong with a run: files against SHA256SUMS, features against checksums, results against predictions."""
-    results = read_results(folder)
     problems = [f"{name} is missing or has other bytes than {SUMS} says" for name in damaged(folder)]
-    if (folder / PREDICTIONS).is_file():
+    try:
+        results = load(folder)
+    except ValueError as error:
+        if not (folder / RESULTS).exists():
+            raise
+        return [*problems, str(error)]
+    if isinstance(results, Results) and (folder / PREDICTIONS).is_file():
         problems += _check_results(folder, results)
-    if (folder / FEATURES).is_dir():
+    if isinstance(results, Results) and (folder / FEATURES).is_dir():
         problems += _check_features(folder, results)
     for inner in sorted(path.parent for path in folder.glob(f"*/{RESULTS}")):
         problems += [f"{inner.name}: {problem}" for problem in verify(inner)]
     return problems
 
 
-def _check_results(folder: Path, results: Mapping[str, Any]) -> list[str]:
+def _check_results(folder: Path, results: Results) -> list[str]:
     """Every number that follows from the predictions, derived again."""
     try:
-        n_nodes = {plan["name"]: plan["n_nodes"] for plan in results["settings"]["reservoirs"]}
-        derived = json.loads(results_text(analyse(*load_predictions(folder), n_nodes)))
+        n_nodes = {plan["name"]: plan["n_nodes"] for plan in results.settings["reservoirs"]}
+        derived = analyse(*load_predictions(folder), n_nodes)
     except (ValueError, OSError, KeyError) as error:
         return [f"{PREDICTIONS} cannot be read: {error}"]
+    pairs = {field.name: (getattr(results, field.name), getattr(derived, field.name)) for field in fields(derived)}
     return [
-        f'"{key}" of {RESULTS} does not follow from {PREDICTIONS}: {_first_difference(results.get(key), value)}'
-        for key, value in derived.items()
-        if results.get(key) != value
+        f'"{key}" of {RESULTS} does not follow from {PREDICTIONS}: {_first_difference(stored, found)}'
+        for key, (stored, found) in pairs.items()
+        if stored != found
     ]
 
 
-def _first_difference(stored: Any, derived: Any) -> str:
-    if isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
-        stored, derived = next((a, b) for a, b in zip(stored, derived, strict=True) if a != b)
-    return f"it has {stored}, they give {derived}"
+def _first_difference(stored: tuple[object, ...], derived: tuple[object, ...]) -> str:
+    if len(stored) != len(derived):
+        return f"it has {len(stored)} rows, they give {len(derived)}"
+    a, b = next((a, b) for a, b in zip(stored, derived, strict=True) if a != b)
+    return f"it has {plain(a)}, they give {plain(b)}"
 
 
-def _check_features(folder: Path, results: Mapping[str, Any]) -> list[str]:
+def _check_features(folder: Path, results: Results) -> list[str]:
     """Every chunk read with its checksum, and the count of clipped updates added up again."""
     problems: list[str] = []
     clipped = 0
@@ -139,8 +135,8 @@ def _check_features(folder: Path, results: Mapping[str, Any]) -> list[str]:
             problems.append(f"{FEATURES}/{group.name}: chunks {missing} are missing or damaged")
         else:
             clipped += store.clip_count()
-    if not problems and clipped != results.get("clip_count"):
-        problems.append(f"clip_count of {RESULTS} is {results.get('clip_count')}, but the features add up to {clipped}")
+    if not problems and clipped != results.clip_count:
+        problems.append(f"clip_count of {RESULTS} is {results.clip_count}, but the features add up to {clipped}")
     return problems
 
 

@@ -11,7 +11,9 @@ from thermoment.learning.readout import Readout
 from thermoment.machines.classifier import Classifier
 from thermoment.reservoir import Reservoir
 from thermoment.results.naming import ModelKey, readout_file
-from thermoment.runs.folder import EXPERIMENT, read_results
+from thermoment.results.results import Results
+from thermoment.results.results import load as load_results
+from thermoment.runs.folder import EXPERIMENT
 from thermoment.runs.readouts import classifier
 
 
@@ -23,18 +25,15 @@ def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Class
     predicts what the run's predictions.npz has, bit for bit.
     """
     folder = Path(run)
-    results = read_results(folder)
-    keys = [
-        ModelKey(tuple(row["model"].split("+")), tuple(row["orders"]), row["fusion"], row["readout"])
-        for row in results.get("accuracy", [])
-    ]
-    if not keys:
+    results = load_results(folder)
+    if not isinstance(results, Results):
         raise ValueError(f"{folder} holds no models: it is a study, whose variants are runs of their own below it.")
+    keys = [row.model for row in results.accuracy]
     wanted = _best(keys) if model is None else model if isinstance(model, ModelKey) else ModelKey.parse(model)
     if wanted not in keys:
         raise invalid("model", f"be one of {', '.join(key.key for key in keys)}", wanted.key)
     protocol = read(folder / EXPERIMENT).protocol
-    engine = results["engine"]
+    engine = results.engine
     if wanted.readout == "predicted":  # the head as trained, on moments without sampling
         wanted, protocol, engine = (
             replace(wanted, readout="trained"),

@@ -7,12 +7,12 @@ together from the store at the end.
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from thermoment import data
 from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
 from thermoment.experiments.experiment import Experiment
+from thermoment.results.results import Results, StudyResults
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.folder import check_new, write_timings
@@ -28,7 +28,7 @@ def run(
     data_dir: str | PathLike[str] | None = None,
     listener: Listener = lambda *_: None,
     note: Note = lambda _: None,
-) -> dict[str, Any]:
+) -> Results | StudyResults:
     """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
 
     `store` keeps what runs share: `.stages` beside `folder` unless given. Any number of runs may use it at a time. The
@@ -46,6 +46,8 @@ def run(
     clean(shared)
     # Two runs that write to one folder take turns.
     with locked(shared / f"run-{identity(str(target.resolve()))[:32]}", note):
-        results = (study if experiment.variants else with_repeats)(experiment, dataset, target, context)
+        results: Results | StudyResults = (study if experiment.variants else with_repeats)(
+            experiment, dataset, target, context
+        )
         write_timings(target, context.seconds)
     return results

@@ -1,11 +1,9 @@
 """One pass through the stages of an experiment, in their order: features, readouts, analysis; and its report."""
 
 import json
-import math
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from thermoment import __version__
 from thermoment._support.files import write_whole
@@ -15,16 +13,19 @@ from thermoment.experiments.toml import as_table
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
+from thermoment.results.node import NODE
+from thermoment.results.results import RESULTS, DatasetFacts, Described, Results, StudyResults
 from thermoment.runs.context import Context, Files
+from thermoment.runs.example_node import simulate_node
 from thermoment.runs.features import agreed_engine, complete, features_stage, open_features
-from thermoment.runs.folder import FEATURES, RESULTS, results_text
+from thermoment.runs.folder import FEATURES
 from thermoment.runs.predictions import PREDICTIONS, load_predictions
 from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import FACTS, SUMS, damaged, keep, locked
 
 
-def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[dict[str, Any], Files]:
+def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[Results, Files]:
     """The results of an experiment whose reservoirs are made, and the files that belong to them."""
     reservoirs = made.reservoirs
     engine = agreed_engine(experiment, list(reservoirs.values()), dataset.x_train[:1])
@@ -42,7 +43,8 @@ def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Cont
         summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))
         n_nodes = {name: reservoir.n_nodes for name, reservoir in reservoirs.items()}
         analysis = analyse(*load_predictions(readouts.folder), n_nodes)
-        results = {**describe(experiment, dataset, engine.name), **summary, **analysis}
+        summary["trained"] = tuple(summary.get("trained", ()))
+        results = Results(**vars(describe(experiment, dataset, engine.name)), **summary, **vars(analysis))
 
     files = {**made.files, PREDICTIONS: readouts.folder / PREDICTIONS}
     files |= {f"readouts/{path.name}": path for path in readouts.folder.glob("*.safetensors")}
@@ -55,16 +57,19 @@ def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Cont
     return results, files
 
 
-def report_files(results: dict[str, Any], context: Context) -> Files:
-    """Figures and report.html, made from the results alone."""
-    text = results_text(results)
+def report_files(results: Results | StudyResults, context: Context) -> Files:
+    """Figures and report.html, and of a run the node that they show."""
+    text = results.to_json()
     stage = context.stage("report", results=json.loads(text), thermoment=__version__)
 
     def build(folder: Path) -> None:
         context.listener("figures and report", 0, 1)
         write_whole(folder / RESULTS, text.encode())
+        node = simulate_node(results.settings) if isinstance(results, Results) else None
+        if node is not None:
+            node.save(folder / NODE)
         (folder / "figures").mkdir()
-        figures.draw(results, folder / "figures")
+        figures.draw(results, folder / "figures", node)
         report.write(folder)
         context.listener("figures and report", 1, 1)
 
@@ -74,18 +79,15 @@ def report_files(results: dict[str, Any], context: Context) -> Files:
     return {str(path.relative_to(stage.folder)): path for path in paths if path.name not in (SUMS, FACTS, RESULTS)}
 
 
-def describe(experiment: Experiment, dataset: Dataset, engine: str) -> dict[str, Any]:
+def describe(experiment: Experiment, dataset: Dataset, engine: str) -> Described:
     """What results.json says of the experiment itself."""
     settings = as_table(experiment)
-    for table, key in (("protocol", "n_replicas"), ("protocol", "clip"), ("finite_time", "n_replicas")):
-        if settings.get(table, {}).get(key) == math.inf:
-            settings[table][key] = None  # JSON has no infinity
     names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256")
     parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
-    return {
-        "experiment": experiment.name,
-        "description": experiment.description,
-        "dataset": {name: getattr(dataset, name) for name in names},
-        "engine": engine,
-        "settings": {name: settings[name] for name in parts if name in settings},
-    }
+    return Described(
+        experiment.name,
+        experiment.description,
+        DatasetFacts(**{name: getattr(dataset, name) for name in names}),
+        engine,
+        {name: settings[name] for name in parts if name in settings},
+    )

@@ -1,8 +1,6 @@
 """Where reservoirs err together: error sets, overlaps of wrong sets, and every model's errors with intervals."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,13 +20,13 @@ from thermoment.report.figures.style import (
     grid,
     math_name,
     panel,
+    short_name,
 )
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
-from thermoment.results.analysis import model_of
-from thermoment.results.naming import FITS, ModelKey, all_orders
-
-Row = Mapping[str, Any]
+from thermoment.results.naming import ModelKey
+from thermoment.results.results import Accuracy, Overlap, Results
+from thermoment.results.table import Table
 
 _MOST_SETS = 14
 """Rows of a list of sets; the rest are added up."""
@@ -38,26 +36,24 @@ _GAP = 0.7
 _BAR_INCHES = 0.126
 
 
-def errors(results: Mapping[str, Any]) -> Figure:
+def errors(results: Results) -> Figure:
     """Error sets of the single reservoirs, their Jaccard overlaps, and the errors of every model."""
-    rows = results["accuracy"]
-    first = next(fit for fit in FITS if any(row["readout"] == fit for row in rows))
-    full = all_orders(map(model_of, rows))
-    singles = [model_of(row).name for row in rows if _is_single(row, first, full)]
-    shown = _shown(rows)
-    height = 1.0 + _BAR_INCHES * (len(shown) + _GAP * len(_by_model(shown)))
-    published = paper.applies_to(results["dataset"])
+    table, published = Table.of(results.accuracy), paper.beside(results)
+    first = table.fits[0]
+    singles = [model.name for model in table.singles if table.get(model, first)]
+    shown = _shown(table)
+    height = 1.0 + _BAR_INCHES * (sum(len(table.rows[model]) for model in shown) + _GAP * len(shown))
     if len(singles) < 2:
         figure = Figure(figsize=(0.6 * WIDTH, height), layout="constrained")
-        bars(figure.subplots(), shown, full, published)
+        bars(figure.subplots(), table, shown, published)
         return figure
     figure = Figure(figsize=(WIDTH, max(4.4, height)), layout="constrained")
     cells = figure.add_gridspec(2, 2, width_ratios=[1.0, 1.25], height_ratios=[1.15, 1.0])
     sets, overlap, models = (figure.add_subplot(cell) for cell in (cells[0, 0], cells[1, 0], cells[:, 1]))
     regions = {
-        frozenset(map(singles.index, row["wrong"])): int(row["count"])
-        for row in results["regions"]
-        if row["readout"] == first
+        frozenset(map(singles.index, region.wrong)): region.count
+        for region in results.regions
+        if region.readout == first
     }
     drawn = venn.circles(regions, len(singles)) if regions and len(singles) <= 3 else None
     spots = venn.spots(drawn) if drawn is not None else {}
@@ -66,9 +62,9 @@ def errors(results: Mapping[str, Any]) -> Figure:
     else:
         listing(sets, singles, regions)
     panel(sets, "a", "Error sets")
-    matrix(overlap, singles, [row for row in results["jaccard"] if row["readout"] == first])
+    matrix(overlap, singles, [row for row in results.jaccard if row.readout == first])
     panel(overlap, "b", "Overlap of error sets (Jaccard)")
-    bars(models, shown, full, published)
+    bars(models, table, shown, published)
     panel(models, "c", "Test errors")
     return figure
 
@@ -134,11 +130,11 @@ def listing(axes: Axes, names: Sequence[str], regions: Mapping[venn.Members, int
     axes.set_ylim(len(shown) + 0.6, -1.6)
 
 
-def matrix(axes: Axes, names: Sequence[str], rows: Sequence[Row]) -> None:
+def matrix(axes: Axes, names: Sequence[str], rows: Sequence[Overlap]) -> None:
     """Jaccard overlap of each pair as a shade and a number, from 0 white to 1 dark."""
-    joined = next((row["b"] for row in rows if row["b"] not in names), None)
+    joined = next((row.b for row in rows if row.b not in names), None)
     labels = [*names, joined] if joined else list(names)
-    value = {frozenset((row["a"], row["b"])): row["jaccard"] for row in rows}
+    value = {frozenset((row.a, row.b)): row.jaccard for row in rows}
     size = len(labels)
     small = 8 if size <= 4 else max(4.5, 34 / size)
     axes.set_aspect("equal", anchor="NW")
@@ -167,36 +163,37 @@ def matrix(axes: Axes, names: Sequence[str], rows: Sequence[Row]) -> None:
     axes.spines[:].set_visible(False)
 
 
-def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool) -> None:
+def bars(axes: Axes, table: Table[Accuracy], models: Sequence[ModelKey], published: paper.Beside) -> None:
     """Test errors in per cent from zero with Wilson's intervals, the accuracy beside them, the paper's as a diamond."""
-    by_model = _by_model(rows)
-    heights = [len(group) + _GAP for group in by_model.values()]
+    heights = [len(table.rows[model]) + _GAP for model in models]
     ends = np.cumsum(heights)
-    places = dict(zip(by_model, ends - np.array(heights) / 2, strict=True))
-    theirs = {place: paper.correct(model) for model, place in places.items()} if published else {}
+    places = dict(zip(models, ends - np.array(heights) / 2, strict=True))
+    theirs = {place: published.correct(model) for model, place in places.items()}
     known = {place: 100 * (1 - correct / paper.N_TEST) for place, correct in theirs.items() if correct is not None}
-    limit = 1.04 * max([*known.values(), *(100 * (1 - row["ci95"][0]) for row in rows)])
-    looks = {fit: k for k, fit in enumerate(fit for fit in FITS if any(row["readout"] == fit for row in rows))}
+    rows = [row for model in models for row in table.rows[model].values()]
+    limit = 1.04 * max([*known.values(), *(100 * (1 - row.ci95.low) for row in rows)])
+    looks = {fit: k for k, fit in enumerate(table.fits)}
     named = set()
-    for model, group in by_model.items():
-        for number, row in enumerate(group):
-            y, fit = places[model] + number + 0.5 - len(group) / 2, row["readout"]
+    for model in models:
+        group = table.rows[model]
+        for number, (fit, row) in enumerate(group.items()):
+            y = places[model] + number + 0.5 - len(group) / 2
             k, name = looks[fit], None if fit in named else f"{FIT_NAMES[fit]} readout"
             named.add(fit)
-            error, low, high = (100 * (1 - value) for value in (row["accuracy"], row["ci95"][1], row["ci95"][0]))
+            error, low, high = (100 * (1 - value) for value in (row.accuracy, row.ci95.high, row.ci95.low))
             axes.barh(
                 y, error, 1.0, facecolor=COLOURS[0] if k == 0 else "#b9d6ea", edgecolor=INK if k else COLOURS[0],
                 hatch=HATCHES[k], linewidth=0.4, label=name,
             )  # fmt: skip
             axes.plot([low, high], [y, y], color="white", linewidth=2.2, solid_capstyle="butt")
             axes.plot([low, high], [y, y], color=INK, linewidth=0.9)
-            axes.text(limit, y, f" {100 * row['accuracy']:.2f}", va="center", ha="left", fontsize=6.5)
+            axes.text(limit, y, f" {100 * row.accuracy:.2f}", va="center", ha="left", fontsize=6.5)
     if known:
         axes.plot(
             list(known.values()), list(known), "D", color="white", markeredgecolor=INK, markersize=4.2,
             markeredgewidth=0.9, label="the paper", zorder=5, linestyle="none",
         )  # fmt: skip
-    axes.set_yticks(list(places.values()), [short_name(model, by_model, full) for model in by_model])
+    axes.set_yticks(list(places.values()), [short_name(model, table.largest, table.full) for model in models])
     axes.set_ylim(ends[-1], 0)
     axes.set_xlim(0, limit)
     axes.tick_params(axis="y", length=0)
@@ -206,35 +203,8 @@ def bars(axes: Axes, rows: Sequence[Row], full: tuple[int, ...], published: bool
     axes.figure.legend(loc="outside lower right", ncols=3, columnspacing=1.2, handlelength=1.6)
 
 
-def short_name(model: ModelKey, models: Iterable[ModelKey], full: tuple[int, ...]) -> str:
-    """What a model is, as short as can be: its reservoirs, or "all" with what is special about it."""
-    every = max((other.reservoirs for other in models), key=len)
-    name = "all" if model.reservoirs == every and len(every) > 1 else math_name(model.name)
-    if model.fusion == "logit":
-        name += ", logits"
-    if model.orders != full:
-        name += ", " + " ".join(f"$m_{p}$" for p in model.orders)
-    return name
-
-
-def _shown(rows: Sequence[Row]) -> list[Row]:
-    """All models; of very many only the single reservoirs and those of all reservoirs."""
-    if len(rows) <= _MOST_BARS:
-        return list(rows)
-    most = max(len(model_of(row).reservoirs) for row in rows)
-    return [row for row in rows if len(model_of(row).reservoirs) in (1, most)]
-
-
-def _by_model(rows: Sequence[Row]) -> dict[ModelKey, list[Row]]:
-    """The rows of each model, one for every readout, in the order of `FITS`."""
-    found: dict[ModelKey, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: FITS.index(row["readout"])):
-        found.setdefault(replace(model_of(row), readout="sgd"), []).append(row)
-    return found
-
-
-def _is_single(row: Row, readout: str, full: tuple[int, ...]) -> bool:
-    model = model_of(row)
-    return (
-        len(model.reservoirs) == 1 and model.fusion == "feature" and model.orders == full and model.readout == readout
-    )
+def _shown(table: Table[Accuracy]) -> list[ModelKey]:
+    """All models; of very many only the single reservoirs and those of most reservoirs."""
+    if sum(map(len, table.rows.values())) <= _MOST_BARS:
+        return list(table.rows)
+    return [model for model in table.rows if len(model.reservoirs) in (1, len(table.largest))]

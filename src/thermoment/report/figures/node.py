@@ -1,75 +1,17 @@
-"""One driven node in the experiment's well: its potential, its paths, the density it is read from; all simulated."""
-
-import math
-from dataclasses import dataclass
-from typing import Any
+"""One driven node in the experiment's well: its potential, its paths, and the density that it is read from."""
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from thermoment.physics import Dynamics
-from thermoment.protocol import Protocol
 from thermoment.report.figures.style import COLOURS, HALF, INK, MARKERS, MUTED, STROKES, WIDTH, panel
-from thermoment.reservoir import Reservoir
-from thermoment.simulation import final_states, sample_paths
+from thermoment.results.node import NodeSample
 
-Array = NDArray[np.float64]
-
-REPLICAS, COPIES = 1024, 16
-"""A node is copied without coupling: 16384 samples in one block of the reference engine."""
-PATHS, _RECORDS = 6, 200
-_MOST_STEPS = 2000
 _BINS = 48
 
 
-@dataclass(frozen=True)
-class Node:
-    """A node under a few drives, and how it is driven and read."""
-
-    dynamics: Dynamics
-    protocol: Protocol
-    drives: tuple[float, ...]
-
-    @classmethod
-    def of(cls, settings: dict[str, Any]) -> "Node":
-        """The experiment's well, with drives that would move a harmonic node by 0, 2 and 6 thermal widths."""
-        dynamics, given = Dynamics(**settings["dynamics"]), settings["protocol"]
-        drives: tuple[float, ...] = (0.0, 1.0, 3.0)
-        if dynamics.kT > 0:
-            width = float(np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
-            drives = (0.0, *(float(f"{factor * dynamics.kT / width:.1g}") for factor in (2, 6)))
-        # A protocol of very many steps is drawn with fewer where that is stable: one cannot see the difference.
-        steps = round(given["t_final"] / given["dt"])
-        dt = given["t_final"] / min(steps, _MOST_STEPS)
-        if dt > dynamics.largest_stable_step(drives[-1]) / 20:
-            dt = given["dt"]
-        clip = math.inf if given["clip"] is None else given["clip"]
-        protocol = Protocol(dt, given["t_final"], REPLICAS, clip, given["seed"])
-        return cls(dynamics, protocol, drives)
-
-    def states(self) -> Array:
-        """x(t_final): (drives, samples)."""
-        x = final_states(self._copies(COPIES), [[1.0]], self.protocol, engine="reference")[0]
-        return np.asarray(x.T.reshape(len(self.drives), -1))
-
-    def paths(self) -> tuple[Array, Array]:
-        """Times (T,) and x (drives, replicas, T)."""
-        every = max(1, self.protocol.n_steps // _RECORDS)
-        while self.protocol.n_steps % every:
-            every -= 1
-        nodes = range(len(self.drives))
-        t, x = sample_paths(self._copies(1), [[1.0]], self.protocol, nodes=nodes, every=every, engine="reference")
-        return t, np.moveaxis(x[0], 2, 0)
-
-    def _copies(self, count: int) -> Reservoir:
-        h = np.repeat(self.drives, count)
-        return Reservoir(np.zeros((len(h), len(h))), h[:, None], np.zeros(len(h)), self.dynamics)
-
-
-def potential(node: Node) -> Figure:
+def potential(node: NodeSample, dynamics: Dynamics) -> Figure:
     """U(x; h) under each drive, with its minimum."""
-    dynamics = node.dynamics
     figure = Figure(figsize=(HALF, 2.7), layout="constrained")
     axes = figure.subplots()
     furthest = float(dynamics.stationary_point(node.drives[-1]))
@@ -91,17 +33,17 @@ def potential(node: Node) -> Figure:
     return figure
 
 
-def paths(node: Node) -> Figure:
-    """A few replicas from x = 0 under each drive, their mean, and where all replicas are when they are read."""
-    t, x = node.paths()
+def paths(node: NodeSample) -> Figure:
+    """A few replicas from x = 0 under each drive, the mean of all, and where all replicas are when they are read."""
+    t = node.times
     figure = Figure(figsize=(HALF, 2.7), layout="constrained")
     axes, side = figure.subplots(1, 2, sharey=True, width_ratios=[4, 1], gridspec_kw={"wspace": 0.03})
-    edges = np.linspace(x.min(), x.max(), _BINS + 1)
+    edges = np.linspace(node.extent[0], node.extent[1], _BINS + 1)
     for k, h in enumerate(node.drives):
-        axes.plot(t, x[k, :PATHS].T, color=COLOURS[k], linewidth=0.45, alpha=0.55)
-        axes.plot(t, x[k].mean(axis=0), color=COLOURS[k], linestyle=STROKES[k], linewidth=1.8, label=f"$h = {h:g}$")
+        axes.plot(t, node.paths[k].T, color=COLOURS[k], linewidth=0.45, alpha=0.55)
+        axes.plot(t, node.means[k], color=COLOURS[k], linestyle=STROKES[k], linewidth=1.8, label=f"$h = {h:g}$")
         side.hist(
-            x[k, :, -1], edges, density=True, orientation="horizontal", histtype="stepfilled",
+            node.ends[k], edges, density=True, orientation="horizontal", histtype="stepfilled",
             facecolor=COLOURS[k] + "40", edgecolor=COLOURS[k], linestyle=STROKES[k], linewidth=0.9,
         )  # fmt: skip
     axes.set_xlim(0, t[-1])
@@ -110,14 +52,14 @@ def paths(node: Node) -> Figure:
     side.set_xticks([])
     side.spines["bottom"].set_visible(False)
     side.tick_params(left=False)
-    side.set_xlabel(f"at $t_f = {node.protocol.t_final:g}$")
+    side.set_xlabel(f"at $t_f = {t[-1]:g}$")
     axes.legend(loc="upper left", ncols=3, columnspacing=1.0, handlelength=2.0, bbox_to_anchor=(0, 1.14), borderpad=0)
     return figure
 
 
-def density(node: Node) -> Figure:
+def density(node: NodeSample, dynamics: Dynamics) -> Figure:
     """Densities at t_final beside equilibrium, and what each moment weighs: x^p P(x), whose area is E[x^p]."""
-    states = node.states()
+    states = node.states
     figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
     left, right = figure.subplots(1, 2)
     edges = np.linspace(states.min(), states.max(), 2 * _BINS + 1)
@@ -127,10 +69,10 @@ def density(node: Node) -> Figure:
         left.hist(
             sample, edges, density=True, histtype="step", color=COLOURS[k], linestyle=STROKES[k], label=f"$h = {h:g}$"
         )
-        left.plot(x, node.dynamics.boltzmann_density(x, h), color=INK, linewidth=0.8, linestyle=":")
+        left.plot(x, dynamics.boltzmann_density(x, h), color=INK, linewidth=0.8, linestyle=":")
     left.plot([], [], color=INK, linewidth=0.8, linestyle=":", label="equilibrium")
     left.set_xlabel("state $x$")
-    left.set_ylabel(f"density $P(x, t_f = {node.protocol.t_final:g} \\mid h)$")
+    left.set_ylabel(f"density $P(x, t_f = {node.times[-1]:g} \\mid h)$")
     left.legend(loc="upper left")
     panel(left, "a", "Density when read")
 

@@ -1,29 +1,29 @@
 """The two ways to read several reservoirs: one readout of all features joined, or one each and averaged logits."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from thermoment.report.figures.style import COLOURS, HATCHES, INK, MUTED, WIDTH, math_name, panel
+from thermoment.results.results import Results
 
 _MOST = 4
 """Reservoirs that are drawn; of more, the first three and the last."""
 _LONGEST = 14
 
 
-def fusion(results: Mapping[str, Any]) -> Figure:
+def fusion(results: Results) -> Figure:
     """Feature-level fusion beside averaged logits, with the sizes of this experiment."""
-    settings, dataset = results["settings"], results["dataset"]
-    orders, n_classes = settings["protocol"]["orders"], dataset["n_classes"]
+    settings, dataset = results.settings, results.dataset
+    orders, n_classes = settings["protocol"]["orders"], dataset.n_classes
     sizes = {reservoir["name"]: len(orders) * reservoir["n_nodes"] for reservoir in settings["reservoirs"]}
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
     joined, averaged = figure.subplots(1, 2)
-    _joined(joined, sizes, dataset["n_inputs"], n_classes)
+    _joined(joined, sizes, dataset.n_inputs, n_classes)
     panel(joined, "a", "Joined features: one readout")
-    _averaged(averaged, sizes, dataset["n_inputs"], n_classes)
+    _averaged(averaged, sizes, dataset.n_inputs, n_classes)
     panel(averaged, "b", "Averaged logits: one readout each")
     return figure
 

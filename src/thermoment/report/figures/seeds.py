@@ -1,40 +1,31 @@
 """Accuracy over seeds, of one experiment or a study: every repeat, the range of one more run, the paper's number."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from thermoment.report.figures.error_sets import short_name
-from thermoment.report.figures.style import COLOURS, INK, MUTED, WIDTH, grid, panel, text
+from thermoment.report.figures.style import COLOURS, INK, MUTED, WIDTH, grid, panel, short_name, text
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
-from thermoment.results.analysis import model_of
-from thermoment.results.naming import FITS, all_orders
-
-Row = Mapping[str, Any]
+from thermoment.results.results import Results, StudyResults, Summary
+from thermoment.results.table import Table
 
 _PANELS_IN_A_ROW = 5
 
 
-def repeats(results: Mapping[str, Any]) -> Figure:
+def repeats(results: Results) -> Figure:
     """Every model's accuracy in every repeat, one panel a readout."""
-    rows = results["repeats"]
-    fits = [fit for fit in FITS if any(row["readout"] == fit for row in rows)]
-    models = list(dict.fromkeys(replace(model_of(row), readout="sgd") for row in rows))
-    full = all_orders(models)
-    published = paper.applies_to(results["dataset"])
+    table, published = Table.of(results.repeats), paper.beside(results)
+    models = list(table.rows)
     figure = Figure(figsize=(WIDTH, 1.0 + 0.26 * len(models)), layout="constrained")
-    panels = figure.subplots(1, len(fits), sharex=True, sharey=True, squeeze=False)[0]
-    for letter, axes, fit in zip("abcd", panels, fits, strict=False):
-        for row in rows:
-            if row["readout"] == fit:
-                y = models.index(replace(model_of(row), readout="sgd"))
-                strip(axes, y, row, paper.correct(model_of(row)) if published else None)
-        axes.set_yticks(range(len(models)), [short_name(model, models, full) for model in models])
+    panels = figure.subplots(1, len(table.fits), sharex=True, sharey=True, squeeze=False)[0]
+    for letter, axes, fit in zip("abcd", panels, table.fits, strict=False):
+        for y, model in enumerate(models):
+            if row := table.get(model, fit):
+                strip(axes, y, row, published.correct(model))
+        axes.set_yticks(range(len(models)), [short_name(model, table.largest, table.full) for model in models])
         axes.set_ylim(len(models) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel("test accuracy (%)")
@@ -44,14 +35,12 @@ def repeats(results: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def study(results: Mapping[str, Any]) -> Figure:
+def study(results: StudyResults) -> Figure:
     """A panel a model; in it every variant's repeats, and the paper's number as a line."""
-    variants = results["study"]
-    found = list(dict.fromkeys(model_of(row) for variant in variants for row in variant["accuracy"]))
-    fit = next(fit for fit in FITS if any(model.readout == fit for model in found))
-    models = [model for model in found if model.readout == fit]
-    full = all_orders(models)
-    published = paper.applies_to(results["dataset"])
+    variants, published = results.study, paper.beside(results)
+    table = Table.of(row for variant in variants for row in variant.accuracy)  # its rows are those of one variant
+    fit = table.fits[0]
+    models = table.models(fit)
     columns = min(_PANELS_IN_A_ROW, len(models))
     rows = math.ceil(len(models) / columns)
     figure = Figure(figsize=(WIDTH, rows * (0.75 + 0.2 * len(variants)) + 0.3), layout="constrained")
@@ -61,15 +50,14 @@ def study(results: Mapping[str, Any]) -> Figure:
     for axes in cells[max(len(models) - columns, 0) : len(models)]:
         axes.set_xlabel("accuracy (%)")
     for model, axes in zip(models, cells, strict=False):
-        correct = paper.correct(model) if published else None
+        correct = published.correct(model)
         if correct is not None:
             axes.axvline(100 * correct / paper.N_TEST, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
         for y, variant in enumerate(variants):
-            for row in variant["accuracy"]:
-                if model_of(row) == model:
-                    strip(axes, y, row, None)
-        axes.set_title(short_name(model, models, full), fontsize=9)
-        axes.set_yticks(range(len(variants)), [text(variant["variant"]) for variant in variants])
+            if row := variant.row(replace(model, readout=fit)):
+                strip(axes, y, row, None)
+        axes.set_title(short_name(model, table.largest, table.full), fontsize=9)
+        axes.set_yticks(range(len(variants)), [text(variant.variant) for variant in variants])
         axes.set_ylim(len(variants) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.locator_params(axis="x", nbins=4)
@@ -78,13 +66,13 @@ def study(results: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def strip(axes: Axes, y: float, row: Row, correct: int | None) -> None:
+def strip(axes: Axes, y: float, row: Summary, correct: int | None) -> None:
     """One model's repeats at height y: a dot each, a bar for the range of one more run, a tick for their mean."""
-    dots = [100 * n / row["total"] for n in row["correct"]]
-    if row["range95"] is not None:
-        low, high = (100 * value for value in row["range95"])
+    dots = [100 * n / row.total for n in row.correct]
+    if row.range95 is not None:
+        low, high = (100 * value for value in row.range95)
         axes.plot([low, high], [y, y], color=COLOURS[5], linewidth=4, alpha=0.55, solid_capstyle="butt", zorder=1)
-    axes.plot([100 * row["mean"]] * 2, [y - 0.28, y + 0.28], color=INK, linewidth=1.1, zorder=3)
+    axes.plot([100 * row.mean] * 2, [y - 0.28, y + 0.28], color=INK, linewidth=1.1, zorder=3)
     axes.plot(dots, [y] * len(dots), "o", color=COLOURS[0], markersize=2.8, markeredgewidth=0, zorder=2)
     if correct is not None:
         axes.plot(
@@ -93,7 +81,7 @@ def strip(axes: Axes, y: float, row: Row, correct: int | None) -> None:
         )  # fmt: skip
 
 
-def _legend(figure: Figure, published: bool, line: bool = False) -> None:
+def _legend(figure: Figure, published: paper.Beside, line: bool = False) -> None:
     axes = figure.axes[0]
     handles = [
         axes.plot([], [], "o", color=COLOURS[0], markersize=3, markeredgewidth=0, label="one seed")[0],

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from thermoment._support.files import write_whole
+from thermoment.results.naming import ModelKey
 
 WIDTH = 7.0
 """Inches: a page's two columns."""
@@ -109,6 +110,16 @@ def math_name(name: str) -> str:
     return "+".join(
         f"${part[0]}_{{{part[1:]}}}$" if _NUMBERED.fullmatch(part) else text(part) for part in name.split("+")
     )
+
+
+def short_name(model: ModelKey, largest: tuple[str, ...], full: tuple[int, ...]) -> str:
+    """What a model is, as short as can be: its reservoirs, or "all" for the `largest` set, and what is special."""
+    name = "all" if model.reservoirs == largest and len(largest) > 1 else math_name(model.name)
+    if model.fusion == "logit":
+        name += ", logits"
+    if model.orders != full:
+        name += ", " + " ".join(f"$m_{p}$" for p in model.orders)
+    return name
 
 
 def text(words: str) -> str:

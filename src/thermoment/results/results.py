@@ -1,0 +1,236 @@
+"""results.json, typed: the rows that a run or a study found, written to JSON and read back without loss."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from thermoment.results.codec import plain, typed
+from thermoment.results.naming import Fit, ModelKey
+from thermoment.results.statistics import Interval
+
+RESULTS = "results.json"
+_Kind = TypeVar("_Kind", bound="Described")
+
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """What the results say of their data set."""
+
+    name: str
+    n_train: int
+    n_test: int
+    n_inputs: int
+    n_classes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One model on the test set, with Wilson's 95 % interval."""
+
+    model: ModelKey
+    n_features: int | None
+    correct: int
+    total: int
+    accuracy: float
+    ci95: Interval
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Two models with the same readout on the same samples: the exact two-sided p of the McNemar test."""
+
+    a: str
+    b: str
+    readout: Fit
+    a_only_wrong: int
+    b_only_wrong: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy of b less accuracy of a, with its paired bootstrap interval."""
+
+    a: str
+    b: str
+    readout: Fit
+    difference: float
+    ci95: Interval
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The samples that two models got wrong; `jaccard` is None where neither was ever wrong."""
+
+    a: str
+    b: str
+    readout: Fit
+    wrong_a: int
+    wrong_b: int
+    intersection: int
+    union: int
+    jaccard: float | None
+
+
+@dataclass(frozen=True)
+class Region:
+    """How many samples exactly these single reservoirs got wrong, and no other."""
+
+    readout: Fit
+    wrong: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Every number that follows from the labels and the predictions of one run."""
+
+    accuracy: tuple[Accuracy, ...]
+    mcnemar: tuple[PairedTest, ...]
+    differences: tuple[Difference, ...]
+    jaccard: tuple[Overlap, ...]
+    regions: tuple[Region, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One model over seeds; from a single seed there is no deviation and no interval."""
+
+    model: ModelKey
+    total: int
+    correct: tuple[int, ...]
+    """of every seed"""
+    mean: float
+    sd: float | None
+    ci95: Interval | None
+    """of the mean accuracy"""
+    range95: Interval | None
+    """in which the accuracy of one more run falls with probability 95 %"""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One variant of a study."""
+
+    variant: str
+    description: str
+    accuracy: tuple[Summary, ...]
+
+    def row(self, model: ModelKey) -> Summary | None:
+        """The row of `model`, None where this variant does not have it."""
+        return next((row for row in self.accuracy if row.model == model), None)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What all results say first. An infinite setting is math.inf here and null in JSON."""
+
+    experiment: str
+    description: str
+    dataset: DatasetFacts
+    engine: str
+    settings: Mapping[str, Any]
+
+    def plain(self) -> dict[str, Any]:
+        """The results as JSON knows them: dicts, lists, no infinity."""
+        return {**plain(self), "settings": _null_for_infinity(plain(self.settings))}
+
+    def to_json(self) -> str:
+        """The text of results.json: the same bytes for the same results."""
+        return json.dumps(self.plain(), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls: type[_Kind], given: str | Mapping[str, Any], source: str = RESULTS) -> _Kind:
+        """The results in a text or in its parsed value; `source` names the file in messages."""
+        value = _parsed(given, source)
+        try:
+            found: _Kind = typed(cls, {**value, "settings": _infinity_for_null(value.get("settings"))})
+        except ValueError as error:
+            raise ValueError(f"{source} is not the results of a run: {error}.") from None
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results(Described):
+    """Results of one run."""
+
+    clip_count: int
+    """clipped updates over all samples and reservoirs"""
+    error: Mapping[str, float] | None
+    """of the moments by order, as an engine that approximates states it"""
+    trained: tuple[Mapping[str, Any], ...] = ()
+    """the last epoch of each training through the finite-time moments"""
+    accuracy: tuple[Accuracy, ...]
+    mcnemar: tuple[PairedTest, ...]
+    differences: tuple[Difference, ...]
+    jaccard: tuple[Overlap, ...]
+    regions: tuple[Region, ...]
+    repeats: tuple[Summary, ...] = ()
+    """every model over seeds, where there are several"""
+
+    @property
+    def n_repeats(self) -> int:
+        """Over how many seeds there are results."""
+        return len(self.repeats[0].correct) if self.repeats else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResults(Described):
+    """Results of several variants of one experiment."""
+
+    study: tuple[Variant, ...]
+
+
+def from_json(given: str | Mapping[str, Any], source: str = RESULTS) -> Results | StudyResults:
+    """The results of a run or of a study, whichever it is."""
+    value = _parsed(given, source)
+    return (StudyResults if "study" in value else Results).from_json(value, source)
+
+
+def load(folder: Path) -> Results | StudyResults:
+    """The results in a run's folder."""
+    path = folder / RESULTS
+    try:
+        return from_json(path.read_text("utf-8"), str(path))
+    except FileNotFoundError:
+        raise ValueError(f"{folder} holds no {RESULTS}: it is not a run, or not a finished one.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def _parsed(given: str | Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    if not isinstance(given, str):
+        return given
+    try:
+        value = json.loads(given, parse_constant=_refuse)
+    except ValueError as error:
+        raise ValueError(f"{source} is damaged: {error}.") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{source} is not the results of a run: it holds no JSON object.")
+    return value
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _null_for_infinity(settings: Any) -> Any:
+    """Settings for JSON, which has no infinity: null stands for it, as no setting is ever null otherwise."""
+    if isinstance(settings, dict):
+        return {key: _null_for_infinity(item) for key, item in settings.items()}
+    if isinstance(settings, list):
+        return [_null_for_infinity(item) for item in settings]
+    return None if settings == math.inf else settings
+
+
+def _infinity_for_null(settings: Any) -> Any:
+    """Settings as they were before `_null_for_infinity`."""
+    if isinstance(settings, Mapping):
+        return {key: _infinity_for_null(item) for key, item in settings.items()}
+    if isinstance(settings, list):
+        return [_infinity_for_null(item) for item in settings]
+    return math.inf if settings is None else settings
