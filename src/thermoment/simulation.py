@@ -30,8 +30,8 @@ def simulate(
     """Moments of every node at t_final, for inputs (S, D).
 
     `engine` is a name from `thermoment.engines()`, "auto" for the fastest that samples here, or an engine object with
-    options of its own. `progress` is True for a bar or lines on stderr, or a function of (samples done, samples in
-    all). `sample_ids` (S,), 0 to S-1 unless given, choose each sample's noise: a sample with the same
+    options of its own. `progress` is True for lines on stderr, or a function of (samples done, samples in all).
+    `sample_ids` (S,), 0 to S-1 unless given, choose each sample's noise: a sample with the same
     input and id has the same bits in any batch, and two samples with the same id have the same noise.
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
