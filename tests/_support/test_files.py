@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from thermoment._support import files
 from thermoment._support.files import cache_folder, write_whole
 
 
@@ -42,7 +41,7 @@ def test_a_failing_disk_leaves_the_old_file_and_is_named(
         raise OSError(number, os.strerror(number))
 
     write_whole(tmp_path / "kept", b"old")
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr("thermoment._support.files.os.fsync", fail)
     with pytest.raises(OSError, match=f"{os.strerror(number)}: '{tmp_path}/kept'"):
         write_whole(tmp_path / "kept", b"new")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"kept": b"old"}
