@@ -46,6 +46,10 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        if error.filename is None:  # a full or failing disk is noticed by calls that know no name
+            error.filename = os.fspath(path)
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
