@@ -23,7 +23,7 @@ class Info:
 
     engine: str
     choice: str
-    """Why this engine: asked for, or what "auto" saw."""
+    """Why this engine: it was asked for, or what "auto" found."""
     clip_count: int
     """Updates that went beyond the clip, over all samples, replicas, nodes and steps."""
     n_steps: int
@@ -37,9 +37,9 @@ class Observed:
     """What an observable added up to along the paths of a sample's replicas."""
 
     mean: Array
-    """over the replicas: (S,)"""
+    """mean over the replicas: (S,)"""
     variance: Array
-    """of one replica, estimated with M - 1: (S,); NaN for a single replica"""
+    """variance over the replicas, with M - 1 in the denominator: (S,); NaN for a single replica"""
     n_replicas: int
 
     def __repr__(self) -> str:

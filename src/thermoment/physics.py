@@ -61,7 +61,7 @@ def integrability(W: ArrayLike) -> Integrability:
 
 
 def coupling_norm(W: Array, iterations: int = 30) -> float:
-    """Largest singular value of W, by power iteration from a fixed start: within a few per cent, O(N^2) each."""
+    """Largest singular value of W to a few per cent, by power iteration from a fixed start; O(N^2) an iteration."""
     vector: Array = np.random.default_rng(0).normal(size=(W.shape[1],))
     norm = 0.0
     for _ in range(iterations):
@@ -154,14 +154,14 @@ class Dynamics:
             return np.asarray(1 / self.curvature(self.stationary_point(h)))
 
     def relaxation_time(self, h: ArrayLike = 0.0) -> Array:
-        """1 / (mu U''(x*)): how fast x returns to x*. Hopping between the wells of a double well is slower."""
+        """1 / (mu U''(x*)), the time in which x returns to x*. Hopping between two wells takes longer."""
         return self.stationary_slope(h) / self.mu
 
     def largest_stable_step(self, h: float = 0.0, W_norm: float = 0.0) -> float:
-        """The dt above which an Euler step overshoots x* by more than it started from, for drives up to |h|.
+        """The dt above which an Euler step ends farther from x* than it began, for drives up to |h|.
 
-        dt < 2 / (mu (U''(x) + |W|)), with x where the network's softest mode can push a node: the stationary point
-        of a well whose J2 is lowered by |W| / 2. Accuracy wants a step well below this.
+        It is 2 / (mu (U''(x) + |W|)). x is where the network's softest mode can push a node: the stationary point of a
+        well whose J2 is lowered by |W| / 2. Accuracy wants a step well below this.
         """
         h, norm = check_real("h", h), check_not_negative("W_norm", W_norm)
         if self.J4 == 0:
@@ -250,7 +250,7 @@ class Dynamics:
         return ends[0], ends[1]
 
     def _quadrature_points(self, h: Array) -> int:
-        """Points that resolve the narrowest thermal width over the widest interval of these drives."""
+        """How many points resolve the narrowest thermal width over the widest interval of these drives."""
         low, high = self._reach(h)
         stiffest = np.maximum(self.curvature(low), self.curvature(high))
         widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))

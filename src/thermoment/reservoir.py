@@ -16,17 +16,17 @@ from thermoment.noise import MAX_NODES
 from thermoment.physics import Dynamics
 from thermoment.protocol import _WORD
 
-# Rows per matrix product in `drive`. A BLAS may sum in another order for another shape, so every product has the same.
+# Rows per matrix product in `drive`. A BLAS may sum in another order for another shape, so all products have one shape.
 _DRIVE_ROWS = 256
 
 
 class Driven(NamedTuple):
-    """Drives of a reservoir's nodes."""
+    """The drives of a reservoir's nodes, and how large they get."""
 
     drive: NDArray[np.float64]
     """(S, N)"""
     strongest: float
-    """the largest magnitude among them"""
+    """the largest |h| of all samples and nodes"""
 
 
 @dataclass(frozen=True, eq=False)

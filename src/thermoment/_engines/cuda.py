@@ -51,14 +51,11 @@ _TASK = np.dtype(
 )
 """`Task` of langevin.cu."""
 
-
 _TILES = 2
 """Number of tiles that a multiprocessor works on at a time."""
 _WORKSPACE_BYTES = _TILES * 5 * WIDTH * 4
 _X_BYTES = _TILES * ROWS * WIDTH * 2
 _W_BYTES = WIDTH * WIDTH * 2
-
-
 _THREADS = _TILES * 256
 
 
@@ -273,14 +270,14 @@ def _compile(device: int, path: str, clip: bool) -> Any:
 
 
 def _node_of_column() -> NDArray[np.intp]:
-    """(WIDTH,): the node of each column. Column 8 j + 2 c + e is node 2 (j % 2) + e of group 4 (j / 2) + c."""
+    """The node of each column: (WIDTH,). Column 8 j + 2 c + e is node 2 (j % 2) + e of group 4 (j / 2) + c."""
     column = np.arange(WIDTH)
     j, c, e = column // 8, column % 8 // 2, column % 2
     return 16 * (j // 2) + 4 * c + 2 * (j % 2) + e
 
 
 def _power_of_two(W: NDArray[np.float64], clip: float) -> int:
-    """The power by which W is scaled up: the largest with which no sum of |W_ij| x_j, |x_j| <= clip, is too large."""
+    """The largest p for which no sum over j of 2^p W_ij x_j, with |x_j| <= clip, exceeds `_LARGEST_SUM`."""
     largest = max(clip, 1.0) * float(np.abs(W).sum(axis=1).max())
     return int(np.clip(math.floor(math.log2(_LARGEST_SUM / largest)), -100, 100)) if largest else 0
 

@@ -13,13 +13,14 @@ _COS = (1.0, -0.499999996, 0.0416666167, -0.00138866192, 2.43799293e-05)
 
 
 def box_muller(pair: jax.Array, dtype: Any) -> jax.Array:
-    """r exp(i t) of a pair of words."""
+    """The two normals of a pair of words as one complex number, r exp(i t)."""
     high, low = (pair >> 32).astype(jnp.uint32), pair.astype(jnp.uint32)
     radius = jnp.sqrt(-2 * jnp.log(high.astype(dtype) * dtype.type(2**-32) + dtype.type(2**-33)))
     if dtype == jnp.float64:
         angle = low.astype(dtype) * (2 * np.pi * 2**-32)
         return lax.complex(radius * jnp.cos(angle), radius * jnp.sin(angle))
-    # The angle is a whole number of quarter turns and a rest within pi/4: exact in integers, a short polynomial each.
+    # The angle is a whole number of quarter turns, exact in integers, plus a rest within pi/4, of which sine and cosine
+    # are short polynomials.
     quarter = (low + jnp.uint32(2**29)) >> 30
     rest = (low - (quarter << 30)).astype(jnp.int32).astype(dtype) * dtype.type(2 * np.pi * 2**-32)
     sin = rest * _polynomial(_SIN, rest * rest)

@@ -144,7 +144,7 @@ class _Layout(NamedTuple):
     width: int
     """N rounded up to whole groups of four."""
     columns: NDArray[np.intp]
-    """(N,): the column of each node. The four nodes of group g sit a quarter of the width apart, as noise comes."""
+    """(N,): the column of each node. The four nodes of a group are a quarter of the width apart, as in `_noise`."""
 
     @classmethod
     def of(cls, task: Task) -> "_Layout":
@@ -187,7 +187,7 @@ class _State(NamedTuple):
     noise: jax.Array
     """(q, r, width / 2) complex: the noise of the coming step"""
     clipped: jax.Array
-    """(q, r)"""
+    """(q, r): updates so far that went beyond the clip"""
     totals: tuple[jax.Array, ...] = ()
     """(q, r) each: what the observables have added up to"""
 
@@ -201,10 +201,10 @@ class _Watched(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """What leads from a tile back to the arrays that observables are shown."""
+    """What is needed to undo the layout and the scale of a tile's arrays, for observables to see."""
 
     columns: Any
-    """(N,): of `_Layout`"""
+    """(N,): `columns` of `_Layout`"""
     mu_dt: Any
     """(N,)"""
 
@@ -214,7 +214,7 @@ _Watch = Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]]
 
 
 def _watch(tile: _Tile, scene: _Scene, watched: _Watched) -> _Watch:
-    """Observables see the nodes in order, without padding and in float64, in which their sums stay accurate."""
+    """Shows a step to the observables: the nodes in order, without padding, in float64, so that sums stay accurate."""
     columns, mu_dt = scene
     h, W = tile.h[:, None, columns] / mu_dt, (tile.W[jnp.ix_(columns, columns)] / mu_dt).T
 
@@ -269,8 +269,9 @@ def _advance(tile: _Tile, state: _State, first: Any, last: Any, watch: _Watch | 
 def _moments(
     tile: _Tile, n_steps: int, orders: tuple[int, ...], scene: _Scene | None, watched: _Watched | None
 ) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:
-    """Sums of x^p over the tile's replicas in float64, (q, len(orders), width), clipped updates (q,), and for each
-    observable what every replica gathered (q, r). Without observables none of it is in the program.
+    """Sums of x^p over the tile's replicas in float64 (q, len(orders), width), and clipped updates (q,).
+
+    With observables also the total of each for every replica (q, r). Without, the program has no trace of them.
     """
     if watched and scene:
         start = _start(tile, len(watched.observables))

@@ -1,6 +1,6 @@
 // The product W x for the four nodes of a group, their sums in registers, in float32 or with bfloat16 factors.
 //
-// Packed W is [group][row of x][node of the group]: what the inner loop reads, in the order in which it reads it.
+// Packed W is [group][row of x][node of the group], the order in which the inner loop reads it.
 #pragma once
 
 #include <cstddef>

@@ -87,7 +87,7 @@ struct Noise {
         Float log = V::floats(log_terms[7]);
         for (int k = 6; k >= 0; --k) log = V::fma(log, f, V::floats(log_terms[k]));
         log = V::fma(log, f, V::mul(parts.exponent, V::floats(log_slope)));
-        // Rounding may leave u = 1 a little below zero.
+        // Rounding may leave the logarithm of u = 1 on the wrong side of zero.
         const Float radius = V::sqrt(V::max(log, V::floats(0.0f)));
 
         const Float v = V::mul(V::from_signed(w1), V::floats(0x1p-31f));

@@ -37,7 +37,7 @@ class Run {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    // Waits until all is done or this long, and returns how many samples are done. Throws what a thread threw.
+    // Waits until all samples are done, at most for `time`, and returns how many are done. Throws what a thread threw.
     std::size_t wait_for(std::chrono::milliseconds time);
 
     std::uint64_t clipped() const { return clipped_; }

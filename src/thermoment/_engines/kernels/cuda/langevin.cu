@@ -1,5 +1,5 @@
 // The fused kernel of the cuda engine: state and noise in registers, W x on the tensor cores, only moments leave the chip.
-// README.cuda.md beside this file explains tiles, registers, the order of the nodes and the two products.
+// README.md beside this file explains tiles, registers, the order of the nodes and the two products.
 //
 // Compiled at run time. HOPPER selects wgmma; without it mma.sync is used. The clip is almost never reached, so the plain
 // kernel only notes the largest magnitude seen, and the samples where it may have been reached are done again with CLIP.
@@ -129,8 +129,8 @@ __device__ __forceinline__ bool reaches(u32 magnitudes, u32 limit) {
     return (magnitudes & 0x7FFF) >= limit || (magnitudes >> 16 & 0x7FFF) >= limit;
 }
 
-// A group of four warps holds all rows of a tile and half of its columns. A warp of it has so many of the rows: wgmma leaves
-// its sums with 16 rows in each warp; mma.sync reads W half as often with 32.
+// A group of four warps holds all rows of a tile and half of its columns. A warp of the group has WARP_ROWS of the rows: 16
+// with wgmma, which leaves its sums so; 32 with mma.sync, which then reads W half as often.
 #ifdef HOPPER
 constexpr int WARP_ROWS = 16;
 #else
@@ -204,7 +204,7 @@ __device__ __forceinline__ u32 rounded(const State& x, int i, u32& largest) {
     return pair;
 }
 
-// Of the nodes from the warp's first on: the one at x[i].
+// The node of x[i], counted from the first node of the warp.
 __device__ __forceinline__ int node_of(int i, int c) {
     const int j = i / 4;
     return block_column(j) / 16 * 16 + 4 * c + 2 * (j % 2) + i % 2;
