@@ -83,7 +83,7 @@ def test_the_rows_that_are_shown_say_what_cannot_run() -> None:
     assert rows == [
         ["meanfield", "something", "none taken", "1e+04", "21 s"],
         ["native", "something", "6.6e+08", "20", "2.92 hours"],
-        ["reference", "something", "2.2e+07", "0.667", "87.5 hours"],
+        ["reference", "something", "2.2e+07", "0.667", "3.65 days"],
         ["cuda", "cannot run: no GPU", "", "", ""],
     ]
 
