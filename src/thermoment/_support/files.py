@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from platformdirs import user_cache_path
 
-# safetensors is imported where it is used, so that a machine without it can still simulate.
+# safetensors and platformdirs are imported where they are used: a machine without them can still simulate.
 
 _VERSION = "1"
 
@@ -56,8 +55,11 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
 
 def cache_folder() -> Path:
     """$THERMOMENT_CACHE, else thermoment/ where the system keeps caches: on Linux $XDG_CACHE_HOME or ~/.cache."""
-    own = os.environ.get("THERMOMENT_CACHE")
-    return Path(own) if own else user_cache_path("thermoment", appauthor=False)
+    if own := os.environ.get("THERMOMENT_CACHE"):
+        return Path(own)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("thermoment", appauthor=False)
 
 
 def read_tensors(
