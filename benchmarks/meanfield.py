@@ -25,8 +25,8 @@ import numpy as np
 from machine import describe
 
 import thermoment as tm
-from thermoment._engines.meanfield.network import moments_of_drive, node
-from thermoment._engines.meanfield.tables import build, tables
+from thermoment._engines.meanfield.network import moments_of_drive, node_curves
+from thermoment._engines.meanfield.tables import build, node_tables
 from thermoment.learning.finite_time.lookup import Machine, features, machine
 
 try:
@@ -93,11 +93,11 @@ def in_turn(contestants: dict[str, tuple[Callable[[Any], Any], int]], rounds: in
 
 def training(rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds for one image of a batch of 256: moments, and moments with the gradient in h and W."""
-    table, lean = tables(RESERVOIR.dynamics, 1.0, 20.0), machine(RESERVOIR.dynamics, 1.0, ORDERS)
+    table, lean = node_tables(RESERVOIR.dynamics, 1.0, 20.0), machine(RESERVOIR.dynamics, 1.0, ORDERS)
     h, W = (jnp.asarray(a, jnp.float32) for a in (RESERVOIR.drive(images(BATCH)), RESERVOIR.W))
     ways: dict[str, tuple[Any, Any]] = {
-        "whole": (moments_of_drive, node(table, ORDERS)),
-        "plain mean field": (moments_of_drive, node(table, ORDERS, next_order=False)),
+        "whole": (moments_of_drive, node_curves(table, ORDERS)),
+        "plain mean field": (moments_of_drive, node_curves(table, ORDERS, next_order=False)),
         "as training sees it": (as_trained, lean),
     }
     exact = np.asarray(moments_of_drive(h, W, ways["whole"][1]))

@@ -17,8 +17,8 @@ from scipy.stats import ks_2samp, norm
 import thermoment as tm
 from support.analytic import Array, coupled, gaussian_moments, ornstein_uhlenbeck, two_node_boltzmann, uncoupled
 from thermoment._engines.meanfield.engine import MeanField
-from thermoment._engines.meanfield.network import Node, moments_of_drive, node
-from thermoment._engines.meanfield.tables import tables
+from thermoment._engines.meanfield.network import NodeCurves, moments_of_drive, node_curves
+from thermoment._engines.meanfield.tables import node_tables
 from thermoment.thermodynamics import relaxation
 
 ORDERS = (1, 2, 4)
@@ -117,7 +117,7 @@ class TestAgainstSampling:
     def test_without_coupling_it_is_exact(self) -> None:
         reservoir = network(s_W=0.0)
         moments = tm.simulate(reservoir, images(3), LIMIT, engine=EXACT)
-        table = tables(reservoir.dynamics, 1.0, 20.0)
+        table = node_tables(reservoir.dynamics, 1.0, 20.0)
         for p in ORDERS:
             known = np.interp(np.abs(reservoir.drive(images(3))), table.h, table.moments[:, p - 1])
             np.testing.assert_allclose(np.abs(moments.order(p)), known, atol=2e-3)
@@ -152,7 +152,7 @@ class TestGradients:
         with jax.enable_x64(True):
             yield
 
-    def loss(self, K: jax.Array, b: jax.Array, W: jax.Array, one: Node) -> jax.Array:
+    def loss(self, K: jax.Array, b: jax.Array, W: jax.Array, one: NodeCurves) -> jax.Array:
         """A weighted sum of all moments, the weights fixed and uneven."""
         h = jnp.asarray(images(2)) @ K.T + b
         m = moments_of_drive(h, W, one)
@@ -160,7 +160,7 @@ class TestGradients:
 
     def test_against_finite_differences(self) -> None:
         reservoir = network(N=8, s_W=1.0)
-        one = node(tables(reservoir.dynamics, 1.0, 20.0), ORDERS, "float64")
+        one = node_curves(node_tables(reservoir.dynamics, 1.0, 20.0), ORDERS, "float64")
         arguments = [jnp.asarray(a) for a in (reservoir.K, reservoir.b, reservoir.W)]
         gradients = jax.jit(jax.grad(self.loss, argnums=(0, 1, 2)))(*arguments, one)
         loss = jax.jit(self.loss)

@@ -14,19 +14,10 @@ import thermoment as tm
 from support.analytic import Array, fokker_planck, gaussian_moments, uncoupled
 from thermoment._engines.meanfield import tables as module
 from thermoment._engines.meanfield.engine import MeanField
-from thermoment._engines.meanfield.node import (
-    Modes,
-    grid,
-    halved,
-    mean_and_memory,
-    path,
-    reach,
-    richardson,
-    solve,
-    substeps,
-    times,
-)
-from thermoment._engines.meanfield.tables import Tables, build, shape_moments, tables
+from thermoment._engines.meanfield.grids import cell_grid, halved, noiseless_path, reach, substeps, time_grid
+from thermoment._engines.meanfield.node import Modes, mean_and_memory, richardson, solve
+from thermoment._engines.meanfield.quantiles import shape_moments
+from thermoment._engines.meanfield.tables import NodeTables, build, node_tables
 
 ORDERS = np.arange(1, 9)
 NONE = np.zeros((0, 1, 1))
@@ -35,13 +26,13 @@ NONE = np.zeros((0, 1, 1))
 def moments(dynamics: tm.Dynamics, h: float, t_final: float, h_max: float = 100.0) -> Array:
     """E[x^p], p = 1..8, of one node by the solver behind the tables."""
     drives = np.array([0.0, h])
-    t = times(dynamics, h_max, t_final)
-    noiseless = path(dynamics, drives, t)
+    t = time_grid(dynamics, h_max, t_final)
+    noiseless = noiseless_path(dynamics, drives, t)
     parts = substeps(dynamics, drives, t, noiseless)[:, 1]
     low, high = reach(dynamics, drives, noiseless)
     found = []
     for refine, t_, parts_ in ((1, t, parts), (2, halved(t), np.repeat(parts, 2))):
-        cells = grid(dynamics, h, low[1], high[1], t_final, refine)
+        cells = cell_grid(dynamics, h, low[1], high[1], t_final, refine)
         modes = Modes(np.ones((1, len(t_))), NONE, NONE)
         found.append(solve(dynamics, h, cells, t_, parts_, modes, 8).moments)
     return richardson(*found)
@@ -159,35 +150,35 @@ def test_linear_node_is_ornstein_uhlenbeck(t_final: float, h: float) -> None:
 def test_memory_of_a_linear_node() -> None:
     """d<x(t)>/df(s) = mu exp(-2 J2 mu (t - s))."""
     dynamics = tm.Dynamics(J2=0.8, J4=0.0, mu=1.5, kT=0.2)
-    t = halved(halved(times(dynamics, 10.0, 1.0)))
-    noiseless = path(dynamics, np.zeros(1), t)
+    t = halved(halved(time_grid(dynamics, 10.0, 1.0)))
+    noiseless = noiseless_path(dynamics, np.zeros(1), t)
     low, high = reach(dynamics, np.zeros(1), noiseless)
-    cells = grid(dynamics, 0.0, low[0], high[0], 1.0, 1)
+    cells = cell_grid(dynamics, 0.0, low[0], high[0], 1.0, 1)
     _, memory = mean_and_memory(dynamics, 0.0, cells, t, np.ones(len(t) - 1, np.intp))
     np.testing.assert_allclose(memory, 1.5 * np.exp(-2.4 * (1 - t)), atol=2e-4)
 
 
 @pytest.fixture(scope="module")
-def table() -> Tables:
+def table() -> NodeTables:
     return build(tm.Dynamics(), 1.0, 20.0)
 
 
-def test_the_response_is_the_derivative(table: Tables) -> None:
+def test_the_response_is_the_derivative(table: NodeTables) -> None:
     """dM_p/dh of the perturbed Fokker-Planck equation and the slope of the tabulated moments, found independently."""
     u = np.arcsinh(table.h / table.scale)
     slope = np.gradient(table.moments, u, axis=0, edge_order=2) / np.sqrt(table.h**2 + table.scale**2)[:, None]
     np.testing.assert_allclose(table.slope[5:-5, :4], slope[5:-5, :4], rtol=0.01, atol=2e-3)
 
 
-def test_the_modes_hold_the_means(table: Tables) -> None:
+def test_the_modes_hold_the_means(table: NodeTables) -> None:
     assert table.missed[table.h < 5].max() < 1e-3
     np.testing.assert_allclose((table.phi * np.gradient(table.t)) @ table.phi.T, np.eye(6), atol=0.05)
 
 
-def test_the_law_is_standardised_and_has_the_moments_skewness(table: Tables) -> None:
+def test_the_law_is_standardised_and_has_the_moments_skewness(table: NodeTables) -> None:
     m1, m2, m3 = table.moments[:, :3].T
     skewness = (m3 - 3 * m1 * m2 + 2 * m1**3) / (m2 - m1**2) ** 1.5
-    of_shape = shape_moments(table.shape)
+    of_shape = shape_moments(table.shape, 3)
     np.testing.assert_allclose(of_shape[:, :2], [[0, 1]] * len(m1), atol=1e-9)
     np.testing.assert_allclose(of_shape[:, 2], skewness, atol=0.02)
     assert (np.diff(table.shape, axis=1) > 0).all()
@@ -195,31 +186,31 @@ def test_the_law_is_standardised_and_has_the_moments_skewness(table: Tables) -> 
 
 class TestKeptOnDisk:
     @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Tables) -> Iterator[None]:
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: NodeTables) -> Iterator[None]:
         monkeypatch.setenv("THERMOMENT_CACHE", str(tmp_path))
         self.folder = tmp_path
         self.built = 0
 
-        def count(*_: object) -> Tables:
+        def count(*_: object) -> NodeTables:
             self.built += 1
             return table
 
         monkeypatch.setattr(module, "build", count)
-        module._kept.cache_clear()
+        module._cached.cache_clear()
         yield
-        module._kept.cache_clear()
+        module._cached.cache_clear()
 
-    def again(self) -> Tables:
-        module._kept.cache_clear()
-        return tables(tm.Dynamics(), 1.0, 20.0)
+    def again(self) -> NodeTables:
+        module._cached.cache_clear()
+        return node_tables(tm.Dynamics(), 1.0, 20.0)
 
-    def test_built_once(self, table: Tables) -> None:
+    def test_built_once(self, table: NodeTables) -> None:
         self.again()
         found = self.again()
         assert self.built == 1
         np.testing.assert_array_equal(found.by_field, table.by_field)
         assert found.shape.shape == table.shape.shape
-        tables(tm.Dynamics(kT=0.2), 1.0, 20.0)
+        node_tables(tm.Dynamics(kT=0.2), 1.0, 20.0)
         assert self.built == 2, "another temperature is another table"
 
     @pytest.mark.parametrize("damage", ["emptied", "other", "cut", "a byte changed"])
