@@ -121,10 +121,10 @@ class MeanField:
             ids = np.zeros(rows, np.uint64)
             ids[: len(samples)] = task.sample_ids[samples]
             with jax.enable_x64(True):  # the setting belongs to the thread
-                found = _solve(h, W, node)
+                found = limit = _solve(h, W, node)
                 if law is not None:
-                    found = _with_fluctuation(found, node.sizes.orders, law, ids, keys, np.uint32(task.n_replicas))
-                chunk = jax.device_get(_chunk_of(found, node.sizes.orders, task.protocol.orders))
+                    found = _with_fluctuation(limit, node.sizes.orders, law, ids, keys, np.uint32(task.n_replicas))
+                chunk = jax.device_get(_chunk_of(found, limit, node.sizes.orders, task.protocol.orders))
             return _accept(_Chunk(*(array[: len(samples)] for array in chunk)), samples, h_max, raw)
 
         chunks = np.split(which, range(rows, len(which), rows))
@@ -145,7 +145,7 @@ class _Chunk(NamedTuple):
     square: Any
     """mean square of the moments: (S, len(orders))"""
     variance: Any
-    """mean variance of the nodes: (S,)"""
+    """mean variance of the nodes in the limit of many replicas: (S,)"""
 
 
 class _Totals(NamedTuple):
@@ -215,10 +215,10 @@ def _with_fluctuation(
 
 
 @partial(jax.jit, static_argnames=("orders", "wanted"), compiler_options=REPRODUCIBLE)
-def _chunk_of(found: Solution, orders: tuple[int, ...], wanted: tuple[int, ...]) -> _Chunk:
-    """What is read of the solution: the orders that are wanted, and means over nodes."""
+def _chunk_of(found: Solution, limit: Solution, orders: tuple[int, ...], wanted: tuple[int, ...]) -> _Chunk:
+    """What is read of the solution, with the fluctuation of its replicas and without: see `_Chunk`."""
     columns = [orders.index(p) for p in wanted]
     moments, error = (jnp.stack([part[:, k] for k in columns], axis=1) for part in (found.moments, found.error))
-    variance = jnp.maximum(found.moments[:, 1] - found.moments[:, 0] ** 2, 0)
+    variance = jnp.maximum(limit.moments[:, 1] - limit.moments[:, 0] ** 2, 0)
     strongest = jnp.abs(found.drive).max(axis=-1)
     return _Chunk(moments, strongest, error, (moments**2).mean(axis=-1), variance.mean(axis=-1))
