@@ -322,14 +322,14 @@ class TestFiniteM:
     def test_the_draws_share_no_noise_with_a_simulation(self) -> None:
         """A replica drawn and one sampled in 10 steps, same seed and ids: correlation 0 to 5 standard errors.
 
-        False alarm 1e-6. The noise of the first step still has a correlation of 0.1 with what is sampled.
+        False alarm 1e-6. The noise of the first step still has a correlation of 0.06 with what is sampled.
         """
-        nodes, protocol = uncoupled(16 * [0.0], tm.Dynamics()), tm.Protocol(dt=0.1, n_replicas=1)
+        nodes, protocol = uncoupled(64 * [0.0], tm.Dynamics()), tm.Protocol(dt=0.1, n_replicas=1)
         engines = ("meanfield", "reference")
         drawn, sampled = (tm.simulate(nodes, np.ones((1000, 1)), protocol, engine=e).order(1) for e in engines)
-        first = np.concatenate([normals(0, np.arange(1), 16, sample, protocol.seed) for sample in range(1000)])
+        first = np.concatenate([normals(0, np.arange(1), 64, sample, protocol.seed) for sample in range(1000)])
         correlations = [abs((x * sampled).mean()) / x.std() / sampled.std() for x in (drawn, first)]
-        assert correlations[0] < 5 / math.sqrt(sampled.size) < 0.06 < correlations[1]
+        assert correlations[0] < 5 / math.sqrt(sampled.size) < 0.04 < correlations[1]
 
 
 class TestWhatItRefuses:
