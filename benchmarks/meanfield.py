@@ -1,9 +1,10 @@
-"""The deterministic engine's speed: images, draws, gradients and tables, beside a PyTorch loop that samples; one run.
+"""Speed of the deterministic engine: images, draws, gradients and tables, beside a PyTorch loop that samples.
 
     python benchmarks/meanfield.py [--out benchmarks/results/meanfield-NAME.json]
 
-Images go through one reservoir of 256 nodes. PyTorch takes part where it is installed. Contestants run in turn, several
-rounds, and a ratio is the median over rounds of ratios within a round, so that a noisy machine disturbs all alike.
+Images go through one reservoir of 256 nodes. The PyTorch loop runs where PyTorch is installed. The contestants run in
+turn for several rounds; a ratio of two is the median over rounds of the ratio within a round, so that a noisy machine
+disturbs both alike.
 """
 
 import argparse
@@ -37,7 +38,7 @@ except ModuleNotFoundError:
 N, M, D, ORDERS = 256, 128, 784, (1, 2, 4)
 RESERVOIR = tm.Reservoir.draw(N, D, seed=20260611)
 LIMIT, FINITE = tm.Protocol(n_replicas=math.inf), tm.Protocol(n_replicas=M)
-# The paper's; then the extremes of temperature, drive, time and well.
+# J2, kT, t_final and largest drive of the tables that are timed: the paper's, then extremes.
 TABLES = (
     (1.0, 0.1, 1.0, 20.0),
     (1.0, 0.1, 1.0, 100.0),
@@ -54,7 +55,7 @@ MEMORY_SAMPLES = 60_000
 
 
 def images(S: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Noise of about MNIST's brightness; the speed hardly depends on it."""
+    """Noise of about MNIST's brightness, (S, D); the speed hardly depends on the images."""
     return np.random.default_rng(0).random((S, D)) * 0.26
 
 

@@ -132,6 +132,17 @@ class TestAgainstSampling:
             plain = tm.simulate(reservoir, images(1), LIMIT, engine=PLAIN).raw[0]
             assert (((plain - values) ** 2).mean(axis=1) > 2 * square.mean(axis=1))[:2].all()
 
+    @pytest.mark.filterwarnings("ignore:The coupling is strong")
+    def test_the_estimate_is_not_far_above_the_error(self) -> None:
+        """Near the strongest coupling that converges, where the error is large enough to be seen: m2 and m4."""
+        reservoir = network(s_W=2.0, s_K=1.0)
+        values, errors = self.sampled(reservoir)
+        moments = tm.simulate(reservoir, images(1), LIMIT, engine=EXACT)
+        found = np.sqrt(((moments.raw[0] - values) ** 2).mean(axis=1))
+        estimate = np.array([moments.info.error[p] for p in ORDERS])  # type: ignore[index]
+        assert (found > 3 * np.sqrt((errors**2).mean(axis=1)))[1:].all(), "the error must be seen"
+        assert ((estimate > 0.7 * found) & (estimate < 4 * found))[1:].all()
+
     def test_without_coupling_it_is_exact(self) -> None:
         reservoir = network(s_W=0.0)
         moments = tm.simulate(reservoir, images(3), LIMIT, engine=EXACT)

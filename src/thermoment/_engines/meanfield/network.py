@@ -25,7 +25,7 @@ from thermoment._engines.meanfield.modes import SQUARES, TYPICAL_COUPLING
 from thermoment._engines.meanfield.tables import NodeTables
 
 TOLERANCE = 1e-5
-"""Self-consistency: another round would move no node's effective drive or field by more than this."""
+"""Self-consistency: rounds end when the next one is predicted to move no effective drive or field by more than this."""
 MOST_ROUNDS = 100
 # Tolerance for a gradient, relative to its largest entry.
 _GRADIENT_TOLERANCE = 1e-4
