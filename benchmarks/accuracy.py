@@ -26,8 +26,8 @@ ENGINE = MeanField("float64")
 # An error counts as seen above this many times its own noise; below, it may be the noise of a few nodes.
 SEEN = 1.5
 PAPER = {"J2": 1.0, "kT": 0.1, "t_final": 1.0}
-# Goals for the paper's dynamics, by s_W: the largest distance from sampling in standard errors of sampling (WITHIN), and
-# the largest rms error (BELOW).
+# Goals for the paper's dynamics, by s_W: the largest distance from sampling, in standard errors of sampling (WITHIN),
+# and the largest rms error (BELOW).
 WITHIN = {0.1: 1.2, 0.2: 1.2}
 BELOW = {0.5: 7e-4, 1.0: 2e-3}
 

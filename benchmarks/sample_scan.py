@@ -3,9 +3,9 @@
     python benchmarks/sample_scan.py SAMPLES.npz [--seconds 350] [--engine cuda]
 
 Every image of every point is sampled in 16 batches of 8192 replicas. Uncoupled nodes at the effective drives h + W <x>
-are sampled with the same noise: their moments are known, and the error of their samples, Euler's bias included, is nearly
-that of the coupled nodes. The file keeps the means over batches and the scatter of the batches. Points that the file
-already has are not sampled again.
+are sampled with the same noise: their moments are known, and the error of their samples, Euler's bias included, is
+nearly that of the coupled nodes. The file keeps the means over batches and the scatter of the batches. Points that the
+file already has are not sampled again.
 """
 
 import argparse

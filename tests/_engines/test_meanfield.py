@@ -63,11 +63,11 @@ def one_node() -> NodeCurves:
 SOLVE = jax.jit(solve_network)
 
 
-def solved(h: Array, W: Array, compiled: Any = SOLVE) -> Solution:
+def solved(h: Any, W: Array, compiled: Any = SOLVE) -> Solution:
     """Such nodes with drives h (S, N), coupled by W."""
     with jax.enable_x64(True):
         found = compiled(jnp.asarray(h), jnp.asarray(W), one_node())
-        return Solution(*(np.asarray(part) for part in found))  # type: ignore[arg-type]
+        return Solution(*jax.device_get(found))
 
 
 class TestLinearNetworks:

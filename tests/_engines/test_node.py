@@ -197,8 +197,8 @@ def test_second_order_of_a_linear_node(t_final: float) -> None:
     s = np.linspace(0, t_final, 4001)
     R = LINEAR.mu * np.exp(-RATE * (t_final - s))
     with_end = LINEAR.kT / (2 * LINEAR.J2) * np.exp(-RATE * (t_final - s)) * -np.expm1(-2 * RATE * s)
-    by_field = np.trapezoid(R, s) ** 2
-    by_reaction = 2 * np.trapezoid(R * cumulative_trapezoid(with_end, s, initial=0.0), s)
+    by_field = float(np.trapezoid(R, s)) ** 2
+    by_reaction = 2 * float(np.trapezoid(R * cumulative_trapezoid(with_end, s, initial=0.0), s))
     t = halved(time_grid(LINEAR, 10.0, t_final))
     found = linear_expansion(t, 2)
     y2 = linear_moments(0.0, t_final)[1]
