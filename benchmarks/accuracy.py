@@ -1,9 +1,11 @@
-"""The deterministic engine's error and its own estimate of it beside sampling, over coupling, temperature, time, well.
+"""The error of the deterministic engine, against sampling, beside the engine's own estimate of it.
+
+The scan is over coupling, temperature, time and well (scan.py).
 
     python benchmarks/accuracy.py compare SAMPLES.npz [--out benchmarks/results/accuracy.json]
     python benchmarks/accuracy.py page benchmarks/results/accuracy.json [--out docs/accuracy.md]
 
-The samples are those of sample_scan.py. `compare` takes minutes for the tables of 36 dynamics, once.
+sample_scan.py writes SAMPLES.npz. The first `compare` takes minutes: it builds the tables of 36 dynamics.
 """
 
 import argparse
@@ -21,16 +23,20 @@ import thermoment as tm
 from thermoment._engines.meanfield.engine import MeanField
 
 ENGINE = MeanField("float64")
-# An error below this many times its own noise may be noise: a few nodes may carry most of it.
+# An error counts as seen above this many times its own noise; below, it may be the noise of a few nodes.
 SEEN = 1.5
 PAPER = {"J2": 1.0, "kT": 0.1, "t_final": 1.0}
-# Largest distance from sampling in its standard errors, and largest rms error, for the paper's dynamics.
+# Goals for the paper's dynamics, by s_W: the largest distance from sampling, in standard errors of sampling (WITHIN),
+# and the largest rms error (BELOW).
 WITHIN = {0.1: 1.2, 0.2: 1.2}
 BELOW = {0.5: 7e-4, 1.0: 2e-3}
 
 
 def compare(point: Point, samples: dict[str, Array]) -> dict[str, Any]:
-    """One row: for each order the rms over images and nodes."""
+    """One row of results: for each order the rms over images and nodes.
+
+    `samples` is what sample_scan.py keeps of the point.
+    """
     row: dict[str, Any] = {"kind": point.kind, "J2": point.J2, "kT": point.kT, "t_final": point.t_final}
     row["s_W"] = point.s_W
     with warnings.catch_warnings(record=True) as warned:
@@ -44,7 +50,7 @@ def compare(point: Point, samples: dict[str, Array]) -> dict[str, Any]:
     plain = mean_square(found.raw - coupled)
     if point.s_W:
         known = tm.simulate(point.nodes(samples["drive"]), EYE, point.protocol(math.inf), engine=ENGINE).raw
-        # What the uncoupled nodes' samples are off by is taken off, as far as the two go together.
+        # The uncoupled nodes are a control variate: the error of their samples is known, and beta times it is removed.
         beta = both / other
         square = mean_square(found.raw - coupled + beta[:, None] * (alone - known))
         noise = own - both * beta
@@ -62,17 +68,17 @@ def compare(point: Point, samples: dict[str, Array]) -> dict[str, Any]:
 
 
 def mean_square(difference: Array) -> Array:
-    """Over images and nodes, for each order."""
+    """Mean over images and nodes of the squares, for each order: (len(ORDERS),)."""
     return np.asarray((difference**2).mean(axis=(0, 2)))
 
 
 def rounded(values: Any) -> list[float]:
-    """To three digits, which is more than they are good for."""
+    """Rounded to three digits; the noise leaves fewer."""
     return [float(f"{value:.2e}") for value in values]
 
 
 def page(result: dict[str, Any]) -> str:
-    """docs/accuracy.md."""
+    """The text of docs/accuracy.md."""
     rows, facts, replicas = result["rows"], result["machine"], result["replicas"]
     lines = [
         "# Accuracy of the deterministic engine",
@@ -119,7 +125,7 @@ def wanted(row: dict[str, Any]) -> str:
 
 
 def judged(rows: list[dict[str, Any]]) -> list[str]:
-    """How the estimates compare with the errors that are seen."""
+    """The section that compares estimates with the errors that are seen."""
     solved = [row for row in rows if not row.get("refused") and row["s_W"] > 0]
     seen = [
         (row["error"][k] / row["estimate"][k], f"m{p} at {name(row)}")

@@ -1,9 +1,10 @@
-"""The deterministic engine's speed: images, draws, gradients and tables, beside a PyTorch loop that samples; one run.
+"""Speed of the deterministic engine: images, draws, gradients and tables, beside a PyTorch loop that samples.
 
     python benchmarks/meanfield.py [--out benchmarks/results/meanfield-NAME.json]
 
-Images go through one reservoir of 256 nodes. PyTorch takes part where it is installed. Contestants run in turn, several
-rounds, and a ratio is the median over rounds of ratios within a round, so that a noisy machine disturbs all alike.
+Images go through one reservoir of 256 nodes. The PyTorch loop runs where PyTorch is installed. The contestants run in
+turn for several rounds; a ratio of two is the median over rounds of the ratio within a round, so that a noisy machine
+disturbs both alike.
 """
 
 import argparse
@@ -25,8 +26,8 @@ import numpy as np
 from machine import describe
 
 import thermoment as tm
-from thermoment._engines.meanfield.network import moments_of_drive, node
-from thermoment._engines.meanfield.tables import build, tables
+from thermoment._engines.meanfield.network import moments_of_drive, node_curves
+from thermoment._engines.meanfield.tables import build, node_tables
 from thermoment.learning.finite_time.lookup import Machine, features, machine
 
 try:
@@ -37,7 +38,7 @@ except ModuleNotFoundError:
 N, M, D, ORDERS = 256, 128, 784, (1, 2, 4)
 RESERVOIR = tm.Reservoir.draw(N, D, seed=20260611)
 LIMIT, FINITE = tm.Protocol(n_replicas=math.inf), tm.Protocol(n_replicas=M)
-# The paper's; then the extremes of temperature, drive, time and well.
+# J2, kT, t_final and largest drive of the tables that are timed: the paper's, then extremes.
 TABLES = (
     (1.0, 0.1, 1.0, 20.0),
     (1.0, 0.1, 1.0, 100.0),
@@ -54,7 +55,7 @@ MEMORY_SAMPLES = 60_000
 
 
 def images(S: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Noise of about MNIST's brightness; the speed hardly depends on it."""
+    """Noise of about MNIST's brightness, (S, D); the speed hardly depends on the images."""
     return np.random.default_rng(0).random((S, D)) * 0.26
 
 
@@ -93,11 +94,11 @@ def in_turn(contestants: dict[str, tuple[Callable[[Any], Any], int]], rounds: in
 
 def training(rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds for one image of a batch of 256: moments, and moments with the gradient in h and W."""
-    table, lean = tables(RESERVOIR.dynamics, 1.0, 20.0), machine(RESERVOIR.dynamics, 1.0, ORDERS)
+    table, lean = node_tables(RESERVOIR.dynamics, 1.0, 20.0), machine(RESERVOIR.dynamics, 1.0, ORDERS)
     h, W = (jnp.asarray(a, jnp.float32) for a in (RESERVOIR.drive(images(BATCH)), RESERVOIR.W))
     ways: dict[str, tuple[Any, Any]] = {
-        "whole": (moments_of_drive, node(table, ORDERS)),
-        "plain mean field": (moments_of_drive, node(table, ORDERS, next_order=False)),
+        "whole": (moments_of_drive, node_curves(table, ORDERS)),
+        "plain mean field": (moments_of_drive, node_curves(table, ORDERS, next_order=False)),
         "as training sees it": (as_trained, lean),
     }
     exact = np.asarray(moments_of_drive(h, W, ways["whole"][1]))

@@ -1,11 +1,11 @@
-"""Samples the accuracy scan and keeps what accuracy.py needs of it: minutes on one GPU, in as many calls as it takes.
+"""Samples the accuracy scan and keeps what accuracy.py needs: minutes on one GPU, in one call or several.
 
     python benchmarks/sample_scan.py SAMPLES.npz [--seconds 350] [--engine cuda]
 
-Every image of every point is sampled in 16 batches of 8192 replicas, and so are uncoupled nodes at the effective drives
-h + W <x>, with the same noise: their moments are known, so what their samples are off by is nearly what those of the
-coupled nodes are off by, Euler's bias included. Kept are the means over batches and how the batches scatter. Points
-that the file already has are not sampled again.
+Every image of every point is sampled in 16 batches of 8192 replicas. Uncoupled nodes at the effective drives h + W <x>
+are sampled with the same noise: their moments are known, and the error of their samples, Euler's bias included, is
+nearly that of the coupled nodes. The file keeps the means over batches and the scatter of the batches. Points that the
+file already has are not sampled again.
 """
 
 import argparse
@@ -32,15 +32,15 @@ def sampled(point: Point, reservoir: tm.Reservoir, engine: str, replicas: int, s
 
 
 def sample(point: Point, engine: str, replicas: int, seed: int) -> dict[str, Array]:
-    """What is kept of one point: means (images, orders, N), scatter (3, images, orders), drives (images, N)."""
+    """What the file keeps of one point: means (images, orders, N), scatter (3, images, orders), drives (images, N)."""
     reservoir = point.reservoir()
     pilot = tm.simulate(reservoir, EYE, point.protocol(min(PILOT, replicas), seed + 1), engine=engine)
     h = reservoir.drive(EYE) + pilot.order(1) @ reservoir.W.T
     coupled = sampled(point, reservoir, engine, replicas, seed)
-    # Without coupling the two are the same samples.
+    # Without coupling both runs would be the same.
     alone = sampled(point, point.nodes(h), engine, replicas, seed) if point.s_W else coupled
     a, b = (x - x.mean(axis=1, keepdims=True) for x in (coupled, alone))
-    # Sums over batches and mean over nodes: (co)variances of the mean over batches.
+    # Variances and covariance of the means over batches, averaged over nodes.
     scatter = np.stack([(x * y).sum(axis=1).mean(axis=-1) for x, y in ((a, a), (a, b), (b, b))])
     return {
         "coupled": coupled.mean(axis=1).astype(np.float32),
@@ -58,7 +58,7 @@ def save(path: Path, found: dict[str, Array]) -> None:
 
 
 def main() -> None:
-    """Samples until done or out of time; saves every half minute."""
+    """Samples until all points are done or the time is up; saves every half minute."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("samples", type=Path)
     parser.add_argument("--seconds", type=float, default=np.inf, help="no point is begun later than this")

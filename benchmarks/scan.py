@@ -23,16 +23,16 @@ ORDERS = (1, 2, 4)
 STRONGEST = (3.0, 8.0, 20.0)
 KINDS = ("random", "trained")
 J2, KT, T_FINAL = (1.0, 0.3, -1.0), (0.1, 0.02, 1.0), (1.0, 0.2, 0.05, 3.0)
-"""Those of the paper come first."""
+"""The values of the paper come first."""
 S_W = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 EYE = np.eye(len(STRONGEST))
-"""The inputs to a reservoir whose K holds a drive in each column."""
+"""The inputs of the three images: K holds the drive of each image in a column."""
 _TRAINED = Path(__file__).parent / "results" / "trained-drives.json"
 
 
 @dataclass(frozen=True)
 class Point:
-    """A reservoir, its wells and how long it runs."""
+    """One point of the scan: the drives and the coupling of a reservoir, its wells, and t_final."""
 
     kind: str
     J2: float
@@ -52,17 +52,17 @@ class Point:
         return tm.Protocol(self.dt, self.t_final, n_replicas, math.inf, seed, ORDERS)
 
     def reservoir(self) -> tm.Reservoir:
-        """Present it with `EYE`."""
+        """The reservoir, to be driven by the inputs `EYE`."""
         return self.nodes(drives(self.kind), coupling(self.s_W, self.dt))
 
     def nodes(self, h: Array, W: Array | None = None) -> tm.Reservoir:
-        """Nodes in its wells with drives h (images, N), uncoupled unless W is given."""
+        """Nodes in the wells of this point with drives h (images, N), uncoupled unless W is given."""
         W = np.zeros((NODES, NODES)) if W is None else W
         return tm.Reservoir(W, h.T, np.zeros(NODES), tm.Dynamics(J2=self.J2, kT=self.kT))
 
 
 def points() -> list[Point]:
-    """All of the scan."""
+    """All points of the scan."""
     return [
         Point(kind, J2_, kT, t_final, s_W)
         for J2_, kT, t_final, s_W, kind in itertools.product(J2, KT, T_FINAL, S_W, KINDS)
@@ -71,7 +71,7 @@ def points() -> list[Point]:
 
 @cache
 def drives(kind: str) -> Any:
-    """(3, N)"""
+    """Drives of the three images, scaled to `STRONGEST`: (3, N)."""
     if kind == "trained":
         found = np.array(json.loads(_TRAINED.read_text())["drives"])
     else:
@@ -80,7 +80,7 @@ def drives(kind: str) -> Any:
 
 
 def coupling(s_W: float, dt: float) -> Array:
-    """W_ij ~ N(0, s_W^2 / N), such that dt W is exact in half precision, in which a GPU multiplies by it."""
+    """W_ij ~ N(0, s_W^2 / N), rounded so that dt W is exact in half precision, the precision of the GPU's product."""
     W = np.random.default_rng(2).normal(0.0, s_W / math.sqrt(NODES), (NODES, NODES))
     np.fill_diagonal(W, 0.0)
     if s_W == 0:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment._engines.meanfield.network import moments_of_drive, node
-from thermoment._engines.meanfield.tables import tables
+from thermoment._engines.meanfield.network import moments_of_drive, node_curves
+from thermoment._engines.meanfield.tables import node_tables
 from thermoment.learning.finite_time.lookup import Machine, features, look_up, machine, noise_factor
 from thermoment.physics import LARGEST_DRIVE
 
@@ -60,7 +60,9 @@ def test_moments_agree_with_the_full_mean_field_far_below_the_shot_noise(s_W: fl
     with jax.enable_x64(True):
         seen = features(jnp.asarray(h), [jnp.asarray(network.W)], exact(), None, np.inf)
         full = moments_of_drive(
-            jnp.asarray(h), jnp.asarray(network.W), node(tables(tm.Dynamics(), 1.0, LARGEST_DRIVE), ORDERS, "float64")
+            jnp.asarray(h),
+            jnp.asarray(network.W),
+            node_curves(node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE), ORDERS, "float64"),
         )
         error = np.sqrt(((np.stack(seen.features, 1) - np.asarray(full)) ** 2).mean((0, 2)))
     assert (error < (3e-4 if s_W else 2e-6)).all()  # 128 replicas scatter by 1.3e-2
@@ -91,7 +93,7 @@ def test_the_noise_has_a_slope_of_its_own() -> None:
 def test_slopes_are_those_of_the_full_mean_field(name: str) -> None:
     with jax.enable_x64(True):
         start, change = of(reservoir(0.2)), jnp.asarray(direction(name))
-        full = node(tables(tm.Dynamics(), 1.0, LARGEST_DRIVE), ORDERS, "float64")
+        full = node_curves(node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE), ORDERS, "float64")
 
         def solved(parameters: dict[str, Any]) -> jax.Array:
             h = jnp.asarray(IMAGES) @ parameters["K"].T + parameters["b"]
@@ -160,7 +162,7 @@ def covariance(h: float) -> np.ndarray:
 
 
 def test_the_factor_survives_tables_whose_covariance_is_not_positive() -> None:
-    table = tables(tm.Dynamics(), 1.0, LARGEST_DRIVE)
+    table = node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE)
     sound = noise_factor(table, ORDERS)
     moments = table.moments.copy()
     moments[:, 5] *= 1 + 1e-7 * np.sin(np.arange(len(moments)))
@@ -180,7 +182,7 @@ def test_a_mirrored_machine_mirrors_odd_orders() -> None:
 
 
 def test_look_up_reads_the_tables_and_their_slopes() -> None:
-    table = tables(tm.Dynamics(), 1.0, LARGEST_DRIVE)
+    table = node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE)
     with jax.enable_x64(True):
         h = jnp.asarray(table.h[1:-1])
         found, back = jax.vjp(lambda h: look_up(exact().end, h), h)

@@ -1,4 +1,4 @@
-"""How far every node still is from equilibrium when it is read."""
+"""How far every node is from its stationary moments when it is read at t_final."""
 
 import math
 from dataclasses import replace
@@ -14,38 +14,49 @@ from thermoment.simulation import simulate
 
 Array = NDArray[np.float64]
 
+# The mean field in equilibrium is iterated until no drive moves by more than this; and at most how often.
 _TOLERANCE, _MOST_ROUNDS = 1e-9, 1000
-# Drives at which <x> in equilibrium is tabulated, in units of kT over the thermal spread.
+# Drives at which <x> in equilibrium is tabulated.
 _POINTS = 2001
-# Slowest times after which a node counts as stationary, exp(-25) = 1e-11, and the most that may be in units of its
-# spread^2 / (mu kT), where a harmonic well has 25: beyond, a node hops between wells so rarely that it hardly forgets.
+# _LONG: wait 25 slowest relaxation times; what is left is exp(-25) = 1e-11. _MOST: give up if that wait exceeds 50
+# diffusion times (a harmonic well needs 25): the node then hops between wells too rarely.
 _LONG, _MOST = 25.0, 50.0
-# Cells for the slowest time, and how many kT above the lowest point they reach.
+# For the slowest relaxation time: cells on each side of x = 0, and how far the grid reaches above the minimum of U.
 _CELLS, _TAIL_KT = 400, 30.0
 
 
 class Relaxation(NamedTuple):
-    """Moments at t_final beside the stationary ones: (S, len(orders), N) each."""
+    """Moments at t_final beside the stationary ones."""
 
     orders: tuple[int, ...]
+    """the orders p of the moments E[x^p]"""
     moments: Array
+    """at t_final: (S, len(orders), N)"""
     stationary: Array
+    """in the long run: (S, len(orders), N)"""
     second_order: bool
-    """whether the stationary moments have the fluctuation of the neighbours' field, as `moments` do"""
+    """whether `stationary` includes what is of second order in W, as `moments` do"""
 
     @property
     def distance(self) -> Array:
-        """moments - stationary."""
+        """moments - stationary: (S, len(orders), N)."""
         return self.moments - self.stationary
 
 
 def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: Protocol | None = None) -> Relaxation:
-    """E[x^p] of every node at t_final and in the long run, for inputs (S, D), both in the limit of many replicas.
+    """E[x^p] of every node at t_final and in the long run, both in the limit of many replicas.
 
-    Both are the `meanfield` engine's, the stationary ones at a time when every node has forgotten its start. A cold
-    double well takes too long for that: there the stationary moments are Boltzmann's for the node in the mean field of
-    the others, h_i + sum_j W_ij <x_j>, which lacks what is of second order in W (`second_order` is False).
-    A coupling too strong for either is an error.
+    Args:
+        reservoir: N nodes with D inputs.
+        inputs: (S, D).
+        protocol: t_final and the orders p; the default is `Protocol()`. Its n_replicas is not used.
+
+    Returns moments, stationary moments and their difference, (S, len(orders), N) each.
+
+    Both are computed by the `meanfield` engine, the stationary moments at a time when every node has forgotten its
+    start. In a cold double well that takes too long: there the stationary moments are those of Boltzmann's law of each
+    node in the mean field of the others, h_i + sum_j W_ij <x_j>, which lacks what is of second order in W
+    (`second_order` is False). A coupling too strong for either is an error.
     """
     protocol = replace(protocol or Protocol(), n_replicas=math.inf)
     moments = simulate(reservoir, inputs, protocol, engine="meanfield").raw
@@ -66,9 +77,10 @@ def _diffusion_time(dynamics: Dynamics) -> float:
 
 
 def _slowest_rate(dynamics: Dynamics) -> float:
-    """The rate at which the law of an undriven node, the slowest there is, approaches equilibrium in the end.
+    """The rate at which the law of an undriven node approaches equilibrium in the end; a driven node is faster.
 
-    The gap of the Fokker-Planck operator: hops between neighbouring cells that obey detailed balance make it symmetric.
+    It is the gap of the Fokker-Planck operator, discretised as hops between neighbouring cells that obey detailed
+    balance. Scaled by the square root of the equilibrium law this operator is a symmetric tridiagonal matrix.
     """
     from scipy.linalg import eigh_tridiagonal  # takes longer to import than the rest of the package
 
@@ -87,7 +99,7 @@ def _slowest_rate(dynamics: Dynamics) -> float:
 
 
 def _stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
-    """h_i + sum_j W_ij <x_j> with <x_j> in equilibrium at its own such drive: (S, N)."""
+    """The self-consistent drives h_i + sum_j W_ij <x_j>, <x_j> in equilibrium at the drive of node j: (S, N)."""
     if not W.any():
         return h
     largest = float(

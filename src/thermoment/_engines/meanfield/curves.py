@@ -1,7 +1,7 @@
-"""Functions of the drive in JAX: many tabulated curves as combinations of a few, each a cubic spline.
+"""Functions of the drive in JAX: many tabulated curves as combinations of a few shapes, each a cubic spline.
 
-Over the drive the tables of a node are smooth and alike: a hundred of them are combinations of a dozen shapes to
-rounding. So a look-up reads the shapes, and one matrix product gives the curves.
+The tables of a node are smooth functions of the drive and resemble each other: a hundred curves are combinations of a
+dozen shapes to rounding. So a look-up reads the shapes, and one matrix product gives the curves.
 """
 
 import math
@@ -17,38 +17,41 @@ from scipy.interpolate import CubicSpline, make_interp_spline
 Array = NDArray[np.float64]
 
 PER_UNIT = 32
-"""Cubic pieces in a unit of u. A constant: XLA on the CPU hoists it out of the loop over shapes, a variable it does
-not, which makes a look-up five times slower."""
+"""Cubic pieces per unit of u = asinh(h / scale). It is a constant because XLA on the CPU hoists a constant out of the
+loop over shapes; with a variable a look-up takes five times as long."""
 
 
 def kept(value: Any) -> Any:
-    """`value`, in memory: XLA would otherwise compute it again for every use."""
+    """`value`, computed once and kept in memory: XLA would otherwise compute it again for every use."""
     return lax.optimization_barrier(value)  # type: ignore[no-untyped-call]
 
 
 class Column(NamedTuple):
-    """Tabulated curves (H, n) and the error of each that does not matter, (n,) or one for all."""
+    """Tabulated curves and the error that compression may make in them."""
 
     values: Array
+    """(H, n)"""
     allowed: ArrayLike
+    """largest error: (n,), or one number for all n curves"""
 
 
 class Shapes(NamedTuple):
-    """Cubic pieces in u = asinh(h / scale), h >= 0."""
+    """B functions of the drive h >= 0 as cubic splines in u = asinh(h / scale)."""
 
     scale: jax.Array
+    """()"""
     pieces: jax.Array
-    """(U, 4, B)"""
+    """coefficients of U cubics, highest power first: (U, 4, B)"""
 
     def cell(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The piece that h lies in, and where in it, from 0 to 1. Beyond the last it goes on."""
+        """The piece that h lies in, and how far along it h is, from 0 to 1; more than 1 beyond the last piece."""
         a = h / self.scale
         u = jnp.log(a + jnp.sqrt(a * a + 1)) * PER_UNIT
         cell = jnp.clip(u.astype(jnp.int32), 0, len(self.pieces) - 1)
         return cell, u - cell.astype(u.dtype)
 
     def coefficients(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The cubics of the shapes at drives h (S, N), highest power first: (4, S, N, B); where in them: (S, N, 1)."""
+        """Coefficients of the cubics at drives h (S, N), (4, S, N, B), and how far along the piece: (S, N, 1)."""
         cell, f = kept(self.cell(h))
         c = self.pieces.at[cell].get(mode="promise_in_bounds", wrap_negative_indices=False)
         return jnp.moveaxis(c, -2, 0), f[..., None]
@@ -56,18 +59,19 @@ class Shapes(NamedTuple):
 
 @jax.custom_vjp
 def curves(matrix: jax.Array, shapes: Shapes, h: jax.Array) -> jax.Array:
-    """Combinations, matrix (E, B), of the shapes at drives h (S, N): (E, S, N). Differentiable in h alone."""
+    """E curves at drives h (S, N): the combinations `matrix` (E, B) of the shapes. (E, S, N); differentiable in h."""
     (c3, c2, c1, c0), f = shapes.coefficients(h)
     return _combined(matrix, ((c3 * f + c2) * f + c1) * f + c0)
 
 
 def _combined(matrix: jax.Array, values: jax.Array) -> jax.Array:
+    """matrix (E, B) times values (S, N, B): (E, S, N)."""
     flat = kept(values.reshape(-1, values.shape[-1]))
     return jnp.dot(matrix, flat.T, precision=lax.Precision.HIGHEST).reshape(-1, *values.shape[:2])
 
 
 def _with_slopes(matrix: jax.Array, shapes: Shapes, h: jax.Array) -> tuple[jax.Array, Any]:
-    """The slopes of all curves are found here, so that the way back is a sum over curves, not a sum over shapes."""
+    """The curves and their slopes: with the slopes at hand, the backward pass is a sum over curves, without shapes."""
     (c3, c2, c1, _), f = shapes.coefficients(h)
     slopes = _combined(matrix, (3 * c3 * f + 2 * c2) * f + c1)
     return curves(matrix, shapes, h), kept(slopes * (PER_UNIT / jnp.sqrt(h * h + shapes.scale**2)))
@@ -80,16 +84,19 @@ def _back(slopes: jax.Array, cotangent: jax.Array) -> tuple[None, None, jax.Arra
 curves.defvjp(_with_slopes, _back)
 
 
-def summed(table: list[jax.Array], fields: list[jax.Array]) -> jax.Array:
-    """sum_k table_k fields_k, written out: XLA on the CPU vectorises this, and not a reduction over a short axis."""
-    total: jax.Array = table[0] * fields[0]
-    for curve, field in zip(table[1:], fields[1:], strict=True):
-        total = total + curve * field
+def summed(left: list[jax.Array], right: list[jax.Array]) -> jax.Array:
+    """sum_k left_k right_k, written out: XLA on the CPU does not vectorise a reduction over a short axis."""
+    total: jax.Array = left[0] * right[0]
+    for one, other in zip(left[1:], right[1:], strict=True):
+        total = total + one * other
     return total
 
 
 def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> tuple[Shapes, list[jax.Array]]:
-    """The shapes that span all columns, each to the error allowed, and the matrix of each group's combinations."""
+    """The fewest shapes that span all columns to the error allowed, and for each group the matrix of its curves.
+
+    h: the drives of the columns' rows, (H,). A group's matrix has the shape (curves in the group, B).
+    """
     columns = [column for group in groups for column in group]
     allowed = np.concatenate([np.broadcast_to(c.allowed, c.values.shape[1:]) for c in columns])
     values = np.concatenate([c.values for c in columns], axis=1)
@@ -102,7 +109,7 @@ def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> 
 
 
 def spline(h: Array, scale: float, values: Array, dtype: str) -> Shapes:
-    """Columns of values (H, B) at increasing drives h from 0."""
+    """Cubic splines through the columns of values (H, B), at drives h (H,) that increase from 0."""
     u = np.arcsinh(h / scale)
     through = make_interp_spline(u, values, k=7)
     points = np.arange(math.ceil(u[-1] * PER_UNIT) + 1)

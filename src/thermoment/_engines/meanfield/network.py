@@ -2,15 +2,17 @@
 
 With the tables of one node (docs/theory.md), for every node i at its effective drive h'
 
-    g_a  = sum_j W_ij a_j                     the mean field on mode a, a_j: the mean of node j on mode a
+    g_a  = sum_j W_ij a_a,j                   the mean field on mode a; a_a,j is the mean of node j on mode a
     q_k  = sum_j W_ij^2 field_k(h'_j)         the covariance of the fluctuating field
     o_k  = sum_j W_ij W_ji memory_k(h'_j)     how node i's own fluctuation comes back through its neighbours
     h'_i = h_i + sum_a shift_a(h'_i) g_a      the constant drive that moves E[x_i] as much as the mean field does
     m_p  = M_p + rest_pa g_a + square_pab g_a g_b + by_field_pk q_k + by_memory_pk o_k       all at h'_i
     a_a  = the same for the mean trajectory
+
+The unknowns h', g, q and o of all nodes are one array, the *state* (1 + r + K + R, S, N): r modes, K field kernels,
+R reaction kernels, S samples, N nodes.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,58 +21,67 @@ import numpy as np
 from jax import lax
 
 from thermoment._engines.meanfield.curves import Column, Shapes, compress, curves, kept, summed
-from thermoment._engines.meanfield.tables import SQUARES, TYPICAL_COUPLING, Tables
+from thermoment._engines.meanfield.modes import SQUARES, TYPICAL_COUPLING
+from thermoment._engines.meanfield.tables import NodeTables
 
 TOLERANCE = 1e-5
-"""Self-consistency: another round would move no node's effective drive or field by more than this."""
+"""Self-consistency: rounds end when the next one is predicted to move no effective drive or field by more than this."""
 MOST_ROUNDS = 100
-# The same for a gradient, as a part of its largest entry.
-_OF_GRADIENT = 1e-4
-# A round that moves by this, or less, changes what is of second order by less than the tolerance.
+# Tolerance for a gradient, relative to its largest entry.
+_GRADIENT_TOLERANCE = 1e-4
+# A round that moves drives and fields by this or less changes what is of second order by less than the tolerance.
 _SMALL_STEP = 1e-3
-# Errors that do not matter in the moments and means of a node, and in what the coupling adds to them at
-# s_W = TYPICAL_COUPLING, as parts of the largest moment and mean.
-_ALONE, _COUPLED = 1e-6, 1e-5
-# Relative errors that do not matter in the covariance and memory of a node.
-_SECOND = 1e-3
+# Tolerances for compressing the tables, relative to the largest moment: _ALONE for a node by itself, _COUPLED for the
+# correction by coupling at s_W = TYPICAL_COUPLING; and _SECOND for covariance, memory and dM/dh, relative to their own
+# largest value.
+_ALONE, _COUPLED, _SECOND = 1e-6, 1e-5, 1e-3
 ERROR_OF_FIRST, ERROR_OF_SECOND = 4e-3, 1.5
-"""Parts of the first and, times k, of the second order that the error is estimated at."""
+"""The error estimate is ERROR_OF_FIRST times the first-order term plus ERROR_OF_SECOND * k times the second-order term,
+added as squares (fitted in docs/accuracy.md; `solve_network` says what k is)."""
 
 
-class Node(NamedTuple):
-    """What the coupled solution reads of one node at drives h >= 0, as combinations of shapes."""
+class NodeCurves(NamedTuple):
+    """What the network reads of one node at drives h >= 0: curves as combinations of shapes."""
 
     shapes: Shapes
     rounds: jax.Array
-    """mean (r), shift (r), field (K), memory (R); for each of the mean's modes: rest (r), square (Q), by_field (K),
-    by_memory (R)"""
+    """rows of combinations for a round of self-consistency: mean (r), shift (r), field (K), memory (R); then for each
+    mode of the mean: rest (r), square (Q), by_field (K), by_memory (R)"""
     end: jax.Array
-    """for each order: M, dM/dh, rest (r), square (Q), by_field (K), by_memory (R)"""
+    """rows of combinations for the moments; for each order: M, dM/dh, rest (r), square (Q), by_field (K),
+    by_memory (R)"""
     sizes: "Sizes"
 
 
 @jax.tree_util.register_static
 class Sizes(NamedTuple):
-    """The orders of the moments, time modes, products of two of them, field kernels, reaction kernels."""
+    """The orders of the moments, and how many modes and kernels there are."""
 
     orders: tuple[int, ...]
     r: int
+    """time modes"""
     Q: int
+    """products of two time modes"""
     K: int
+    """field kernels"""
     R: int
+    """reaction kernels"""
 
     @property
     def beyond(self) -> int:
-        """Fields that act on a node beyond its effective drive."""
+        """How many fields act on a node beyond its effective drive."""
         return self.r + self.Q + self.K + self.R
 
 
-def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True) -> Node:
+def node_curves(
+    tables: NodeTables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True
+) -> NodeCurves:
     """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
     mean, r = tables.mean, tables.mean.shape[1]
     K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
     sizes = Sizes(orders, r, len(SQUARES), K, R)
     typical = TYPICAL_COUPLING * np.sqrt((mean**2).mean(axis=0))
+    # Typical sizes of what rest, square, by_field and by_memory are multiplied by.
     fields = np.concatenate(
         [
             typical,
@@ -79,7 +90,6 @@ def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_o
             TYPICAL_COUPLING**2 * np.abs(tables.memory[:, :R]).max(axis=0),
         ]
     )
-    """What rest, square, by_field and by_memory are multiplied by, about."""
 
     def column(beyond: list[Any], size: float) -> Column:
         rest, square, by_field, by_memory = beyond
@@ -106,20 +116,20 @@ def node(tables: Tables, orders: tuple[int, ...], dtype: str = "float32", next_o
             Column(slope, _SECOND * np.abs(slope).max()),
             column([table[:, p - 1] for table in of_order], size),
         ]
-    shapes, (rounds_, end_) = compress(tables.h, tables.scale.item(), [rounds, end], dtype)
-    return Node(shapes, rounds_, end_, sizes)
+    shapes, (of_rounds, of_end) = compress(tables.h, tables.scale.item(), [rounds, end], dtype)
+    return NodeCurves(shapes, of_rounds, of_end, sizes)
 
 
-def moments_of_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
+def moments_of_drive(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
     """m_p for drives h (S, N) and coupling W (N, N): (S, len(orders), N); NaN for a sample that does not converge.
 
     A pure function, differentiable in h and W (implicitly, at the cost of about two more solutions).
     """
-    return solution(h, W, node).moments
+    return solve_network(h, W, node).moments
 
 
 class Solution(NamedTuple):
-    """The coupled nodes' moments and what they came from."""
+    """The coupled nodes' moments, the effective drives they were read at, and their error."""
 
     moments: jax.Array
     """(S, len(orders), N)"""
@@ -129,15 +139,16 @@ class Solution(NamedTuple):
     """estimated mean square error over the nodes: (S, len(orders))"""
 
 
-def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
-    """Solves for the effective drives, then reads the moments and estimates their error.
+def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves) -> Solution:
+    """Solves for the effective drives (h (S, N), W (N, N)), then reads the moments and estimates their error.
 
-    The expansion in W goes on by a factor k per order, k_i^2 = sum_j (W_ij dM_1/dh_j)^2, the gain of one more
-    neighbour: what is left out is about k times the part of second order, in the node itself and, through an error in
-    the mean of its neighbours, once more times k and dM_p/dM_1. The modes leave out a few thousandths of the first
-    order. Factors from the scan in docs/accuracy.md.
+    Each order of the expansion in W is smaller than the one before by a factor k, k_i^2 = sum_j (W_ij dM_1/dh_j)^2, by
+    which a change of all drives comes back through the neighbours. So what is left out, the third order, is about k
+    times the second-order term of the node itself. A node's neighbours have the same error in their means; it reaches
+    the node as an error of its drive, smaller by another factor k, and moves m_p by dM_p/dh over dM_1/dh of that.
+    The time modes leave out a few thousandths of the first order. Both factors are fitted in docs/accuracy.md.
     """
-    state = effective_drive(h, W, node)
+    state = _self_consistent_state(h, W, node)
     drive, parts = state[0], _read(state, node)
     moments, slopes, seconds = ([part[k] for part in parts] for k in range(3))
     k2 = _couple(W * W, slopes[0] ** 2).mean(axis=-1, keepdims=True)
@@ -148,8 +159,8 @@ def solution(h: jax.Array, W: jax.Array, node: Node) -> Solution:
     return Solution(jnp.stack(moments, axis=1), drive, error)
 
 
-def _read(state: jax.Array, node: Node) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
-    """For each order m_p, dM_p/dh and what m_p is beyond M_p, without its sign: (S, N) each."""
+def _read(state: jax.Array, node: NodeCurves) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
+    """For each order: m_p, and at |h'| the slope dM_p/dh and m_p - M_p; (S, N) each."""
     drive, g, q_and_o = _split_state(state, node)
     sign = _sign(drive)
     fields = _fields(sign * g, q_and_o)
@@ -162,26 +173,18 @@ def _read(state: jax.Array, node: Node) -> list[tuple[jax.Array, jax.Array, jax.
     return found
 
 
-def effective_drive(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
-    """The self-consistent (h', g_1..g_r, q_1..q_K, o_1..o_R): (1 + r + K + R, S, N).
-
-    NaN for a sample that does not converge.
-    """
-    return _fixed_point(h, W, node)
-
-
 def _couple(W: jax.Array, a: jax.Array) -> jax.Array:
     """sum_j W_ij a_j over the last axis of a."""
     return jnp.dot(a.reshape(-1, a.shape[-1]), W.T, precision=lax.Precision.HIGHEST).reshape(a.shape)
 
 
 def _sign(h: jax.Array) -> jax.Array:
-    """1 or -1: a node at -h is the mirror image of one at h. Nowhere 0, so that |h| = sign * h has a slope at 0."""
+    """1 or -1: a node at -h is the mirror image of a node at h. 1 at 0, so that |h| = sign * h has a slope there."""
     return jnp.where(h < 0, -1, 1).astype(h.dtype)
 
 
-def _split_state(state: jax.Array, node: Node) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """h', g, and q with o."""
+def _split_state(state: jax.Array, node: NodeCurves) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """h' (S, N), g (r, S, N), and q with o (K + R, S, N)."""
     drive, g, q_and_o = _split(state, (1, node.sizes.r, node.sizes.K + node.sizes.R))
     return drive[0], g, q_and_o
 
@@ -192,21 +195,23 @@ def _fields(g: jax.Array, q_and_o: jax.Array) -> list[jax.Array]:
     return [*each, *(each[a] * each[b] for a, b in SQUARES), *_rows(q_and_o)]
 
 
-def _leading(h: jax.Array, W: jax.Array, node: Node, drive: jax.Array, beyond: Any, q_and_o: jax.Array) -> jax.Array:
-    """The state from the means of uncoupled nodes at `drive`, and what is beyond them (r, S, N)."""
+def _leading_round(
+    h: jax.Array, W: jax.Array, node: NodeCurves, drive: jax.Array, beyond: Any, q_and_o: jax.Array
+) -> jax.Array:
+    """A cheap round: the new state if the means are those of uncoupled nodes at `drive` plus `beyond` (r, S, N)."""
     r, sign = node.sizes.r, _sign(drive)
     mean, shift = _split(kept(curves(node.rounds[: 2 * r], node.shapes, sign * drive)), (r, r))
     return _state(h, W, sign * mean + beyond, shift, q_and_o)
 
 
 def _state(h: jax.Array, W: jax.Array, mean: jax.Array, shift: jax.Array, q_and_o: jax.Array) -> jax.Array:
-    """h', g, q and o, from the means of all nodes."""
+    """The state from the means of all nodes (r, S, N), `shift` (r, S, N) and q with o."""
     g = kept(_couple(W, mean))
     return jnp.concatenate([(h + summed(_rows(shift), _rows(g)))[None], g, q_and_o])
 
 
-def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One round of self-consistency: state to state, and what is beyond the means of uncoupled nodes."""
+def _round(h: jax.Array, W: jax.Array, node: NodeCurves, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A full round: the new state, and by how much the means differ from those of uncoupled nodes (r, S, N)."""
     r, K, R = node.sizes.r, node.sizes.K, node.sizes.R
     drive, g, _ = _split_state(state, node)
     sign = _sign(drive)
@@ -219,7 +224,7 @@ def _round(h: jax.Array, W: jax.Array, node: Node, state: jax.Array) -> tuple[ja
 
 
 def _split(table: jax.Array, lengths: tuple[int, ...]) -> list[jax.Array]:
-    """Pieces of these lengths. The way back through `lax.split` is one concatenation, that through slices many sums."""
+    """Pieces of these lengths. The gradient of `lax.split` is one concatenation, that of slices many sums."""
     return list(lax.split(table, lengths))
 
 
@@ -230,11 +235,12 @@ def _rows(table: jax.Array) -> list[jax.Array]:
 def _iterate(
     steps: Any, start: jax.Array, tolerance: float, most: float = np.inf, rows: int | None = None
 ) -> jax.Array:
-    """Repeats two steps, steps(state) = (after one, after two), until a third would not move a sample any more.
+    """Repeats steps(state) = (after one step, after two steps) until another step would not move a sample any more.
 
-    Two steps shrink by a steady factor, so they tell the third: by the second squared over the first. That is believed
-    where the first is at most `most`. Only the leading `rows` of the state are judged. A sample that has converged is
-    left alone, so what becomes of it does not depend on the others; one that does not is NaN. Axis 1 counts samples.
+    Successive steps shrink by a constant ratio r = second / first, so the next one would be second * r. We use this
+    prediction to stop early, but only once the first step is no larger than `most`. Only the leading `rows` of the
+    state are compared. A sample that has converged is left alone, so its result does not depend on the other samples;
+    a sample that does not converge becomes NaN. Axis 1 of the state counts samples.
     """
 
     def body(carry: Any) -> Any:
@@ -252,26 +258,28 @@ def _iterate(
     return jnp.where(moving[:, None], jnp.nan, state)
 
 
-@partial(jax.custom_vjp)
-def _fixed_point(h: jax.Array, W: jax.Array, node: Node) -> jax.Array:
+@jax.custom_vjp
+def _self_consistent_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
+    """The state (h', g_1..g_r, q_1..q_K, o_1..o_R) that a round leaves as it is; NaN for samples without."""
+
     def steps(state: jax.Array) -> tuple[jax.Array, jax.Array]:
-        # The second keeps what is beyond the leading order, for less than half the cost of the first.
+        # The second step keeps what is beyond the means of uncoupled nodes, for less than half the cost of the first.
         one, beyond = _round(h, W, node, state)
         drive, _, q_and_o = _split_state(one, node)
-        return one, _leading(h, W, node, drive, beyond, q_and_o)
+        return one, _leading_round(h, W, node, drive, beyond, q_and_o)
 
     none = jnp.zeros((node.sizes.K + node.sizes.R, *h.shape), h.dtype)
-    return _iterate(steps, _leading(h, W, node, h, 0.0, none), TOLERANCE, _SMALL_STEP, 1 + node.sizes.r)
+    return _iterate(steps, _leading_round(h, W, node, h, 0.0, none), TOLERANCE, _SMALL_STEP, 1 + node.sizes.r)
 
 
-def _forward(h: jax.Array, W: jax.Array, node: Node) -> tuple[jax.Array, Any]:
-    state = _fixed_point(h, W, node)
+def _forward(h: jax.Array, W: jax.Array, node: NodeCurves) -> tuple[jax.Array, Any]:
+    state = _self_consistent_state(h, W, node)
     return state, (h, W, node, state)
 
 
-def _backward(kept: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, None]:
-    """state = round(state): lambda = cotangent + J^T lambda, then through h and W once."""
-    h, W, node, state = kept
+def _backward(residuals: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, None]:
+    """From state = round(state; h, W): lambda = cotangent + J^T lambda, J = d round / d state, then through h and W."""
+    h, W, node, state = residuals
     _, back = jax.vjp(lambda h, W, state: _round(h, W, node, state)[0], h, W, state)
     size = jnp.maximum(jnp.abs(cotangent).max(), 1e-30)
 
@@ -279,8 +287,8 @@ def _backward(kept: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, No
         one = cotangent / size + back(v)[2]
         return one, cotangent / size + back(one)[2]
 
-    adjoint = _iterate(steps, cotangent / size, _OF_GRADIENT) * size
+    adjoint = _iterate(steps, cotangent / size, _GRADIENT_TOLERANCE) * size
     return *back(adjoint)[:2], None
 
 
-_fixed_point.defvjp(_forward, _backward)
+_self_consistent_state.defvjp(_forward, _backward)

@@ -1,12 +1,12 @@
 """Moments of finitely many replicas: draws of x(t_final) from each node's own law, with the contract's noise.
 
-A replica of node i is x = mean + spread Y(z; h'), with z standard normal, Y the standardised law of a node at the
-effective drive h', and mean and spread those of the coupled node. M such draws have the mean, the covariance between
-orders and the distribution of M sampled replicas of this node, whatever M. Different nodes are drawn independently:
-in a network they are correlated through W, by about W_ij, which no moment of a single node shows.
+A replica of node i is x = mean + spread Y(z; h'), with z standard normal, Y the standardised quantile function of a
+node at the effective drive h' (quantiles.py), and mean and spread those of the coupled node. M such draws have the
+mean, the covariance between orders and the distribution of M sampled replicas of this node, for any M. Different nodes
+are drawn independently; in a network they are correlated through W, by about W_ij, which no moment of one node shows.
 
-As in the xla engine, what a step needs is carried through the loop: XLA on the CPU would compute it anew in every
-consumer.
+As in the xla engine, what a step needs is carried through the loop: XLA on the CPU would otherwise compute it again for
+every use.
 """
 
 import math
@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 
 from thermoment._engines.jax_noise import box_muller
-from thermoment._engines.meanfield.node import NORMALS
-from thermoment._engines.meanfield.tables import Tables, shape_moments, standardised
+from thermoment._engines.meanfield.quantiles import NORMALS, shape_moments, standardised
+from thermoment._engines.meanfield.tables import TOP, NodeTables
 from thermoment.noise import MAX_STEPS, counters, philox
 
 STEP = MAX_STEPS - 1
@@ -29,30 +29,32 @@ MOST_DRAWS = 1024
 """Draws for each node. For more replicas the fluctuation of this many is scaled down: mean and covariance stay right,
 and the distribution is as close to a Gaussian as that of 1024 replicas."""
 _ROWS_PER_UNIT = 16
-"""Laws in a unit of asinh(h / scale). A node takes the nearest: its mean and spread are its own in any case."""
+"""Distribution shapes are tabulated 16 per unit of asinh(h / scale). A node uses the nearest shape; its mean and
+standard deviation stay exact."""
 
 
-class Law(NamedTuple):
-    """Y of a node at drives h >= 0, L of them."""
+class Quantiles(NamedTuple):
+    """Standardised quantile functions Y(z; h) at L drives h >= 0, evenly in asinh(h / scale)."""
 
     scale: jax.Array
+    """()"""
     pieces: jax.Array
-    """Y at `NORMALS` and, as imaginary part, its rise to the next of them: (L * Z,)"""
+    """Y at `NORMALS` as real part, its rise to the next of `NORMALS` as imaginary part: (L * Z,)"""
     moments: jax.Array
-    """of Y, order 1 to 8: (8, L)"""
+    """E[Y^p], p = 1..8: (8, L)"""
 
 
-def law(tables: Tables, dtype: str) -> Law:
-    """The laws of the tables, evenly over asinh(h / scale)."""
+def quantiles(tables: NodeTables, dtype: str) -> Quantiles:
+    """The quantile functions of the tables, at more drives than the tables have."""
     u = np.arcsinh(tables.h / tables.scale)
     rows = np.arange(math.ceil(u[-1] * _ROWS_PER_UNIT) + 1) / _ROWS_PER_UNIT
     shape = standardised(np.array([np.interp(rows, u, column) for column in tables.shape.T]).T)
     rise = np.diff(shape, axis=1, append=shape[:, -1:])
     pieces = (shape + 1j * rise).astype("complex64" if dtype == "float32" else "complex128")
-    return Law(
+    return Quantiles(
         jnp.asarray(tables.scale.astype(dtype)[0]),
         jnp.asarray(pieces.reshape(-1)),
-        jnp.asarray(shape_moments(shape).T.astype(dtype)),
+        jnp.asarray(shape_moments(shape, TOP).T.astype(dtype)),
     )
 
 
@@ -61,30 +63,33 @@ def fluctuation(
     mean: jax.Array,
     second: jax.Array,
     orders: tuple[int, ...],
-    law: Law,
+    law: Quantiles,
     ids: jax.Array,
     keys: jax.Array,
     n_replicas: jax.Array,
 ) -> jax.Array:
-    """Moments of `n_replicas` draws less their expectation, (S, len(orders), N). Needs 64-bit integers to be enabled.
+    """Moments of `n_replicas` draws less their expectation: (S, len(orders), N). Needs 64-bit integers to be enabled.
 
-    drive: effective drive h', mean, second: m_1 and m_2 of the coupled nodes; all (S, N).
+    drive: effective drive h'; mean, second: m_1 and m_2 of the coupled nodes; all (S, N);
+    ids: sample ids (S,); keys: the round keys of seed and stream.
     """
     dtype, n_nodes = drive.dtype, drive.shape[1]
-    width, n_laws = len(NORMALS), law.moments.shape[1]
-    # A node at -h is the mirror image of one at h.
+    width, n_rows = len(NORMALS), law.moments.shape[1]
+    # A node at -h is the mirror image of a node at h: its Y counts with the other sign.
     spread = jnp.sqrt(jnp.maximum(second - mean**2, 0)) * jnp.where(drive < 0, -1, 1).astype(dtype)
     u = jnp.arcsinh(jnp.abs(drive) / law.scale) * _ROWS_PER_UNIT
-    row = jnp.clip(jnp.round(u).astype(jnp.int32), 0, n_laws - 1)
+    row = jnp.clip(jnp.round(u).astype(jnp.int32), 0, n_rows - 1)
     mean_, spread_, first = (_by_quarter(a) for a in (mean, spread, row * width))
     per_interval = dtype.type((width - 1) / (NORMALS[-1] - NORMALS[0]))
 
     def normals(m: jax.Array) -> list[jax.Array]:
+        """The normals of replica m, in the contract's complex pairs."""
         groups = lax.broadcasted_iota(jnp.uint64, (len(ids), (n_nodes + 3) // 4), 1)
         ab, cd = counters(jnp.uint64(STEP), m.astype(jnp.uint64), groups, ids[:, None])
         return [box_muller(pair, dtype) for pair in philox(ab, jnp.broadcast_to(cd, ab.shape), keys)]
 
     def state(pairs: list[jax.Array]) -> jax.Array:
+        """x = mean + spread Y(z), Y linear between `NORMALS`."""
         z = jnp.concatenate([part for pair in pairs for part in (pair.real, pair.imag)], axis=1)
         v = jnp.clip((z - dtype.type(NORMALS[0])) * per_interval, 0, width - 1)
         k = v.astype(jnp.int32)
@@ -110,12 +115,12 @@ def fluctuation(
 
 
 def _by_quarter(a: jax.Array) -> jax.Array:
-    """(S, N) to (S, 4 G): first the first node of every group of four, then the second, ..., as noise comes."""
+    """(S, N) to (S, 4 G) in the order of the noise: the first node of every group of four, then the second, ..."""
     S, N = a.shape
     padded = jnp.pad(a, ((0, 0), (0, -N % 4)))
     return jnp.swapaxes(padded.reshape(S, -1, 4), 1, 2).reshape(S, -1)
 
 
 def _by_node(a: jax.Array, n_nodes: int) -> jax.Array:
-    """The reverse."""
+    """(S, 4 G) back to (S, N)."""
     return jnp.swapaxes(a.reshape(len(a), 4, -1), 1, 2).reshape(len(a), -1)[:, :n_nodes]

@@ -22,7 +22,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from thermoment._engines.meanfield.curves import PER_UNIT, kept, spline
-from thermoment._engines.meanfield.tables import TOP, Tables, tables
+from thermoment._engines.meanfield.tables import TOP, NodeTables, node_tables
 from thermoment._support.checks import invalid
 from thermoment.physics import LARGEST_DRIVE, Dynamics
 
@@ -60,7 +60,7 @@ def machine(dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: 
     """The machine for moments of these orders; its tables are built once and kept on disk."""
     if 2 * max(orders) > TOP:
         raise invalid("orders", f"be at most {TOP // 2} to train through their noise", orders)
-    table = tables(dynamics, t_final, LARGEST_DRIVE)
+    table = node_tables(dynamics, t_final, LARGEST_DRIVE)
     L = noise_factor(table, orders)
     modes = max(MODES)
     rounds = np.concatenate([table.mean[:, :modes], table.shift[:, :modes]], axis=1)
@@ -68,7 +68,7 @@ def machine(dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: 
     return Machine(_curves(table, rounds, dtype), _curves(table, np.stack(end, 1), dtype), jnp.asarray(orders))
 
 
-def noise_factor(table: Tables, orders: tuple[int, ...]) -> Array:
+def noise_factor(table: NodeTables, orders: tuple[int, ...]) -> Array:
     """L (H, P, P), lower triangular, with L L^T the covariance of x^p and x^q over the drives of the tables.
 
     Powers of a narrow x are all but proportional to each other. Where the error of the tables leaves a direction of
@@ -172,6 +172,6 @@ def _sign(h: jax.Array) -> jax.Array:
     return jnp.where(h < 0, -1, 1).astype(h.dtype)
 
 
-def _curves(table: Tables, columns: Array, dtype: str) -> Curves:
+def _curves(table: NodeTables, columns: Array, dtype: str) -> Curves:
     shapes = spline(table.h, table.scale.item(), columns, dtype)
     return Curves(shapes.scale, jnp.asarray(np.ascontiguousarray(np.asarray(shapes.pieces).transpose(2, 1, 0))))

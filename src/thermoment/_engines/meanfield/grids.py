@@ -1,0 +1,150 @@
+"""Grids for one node: cells in x for each drive, and one time grid for all drives of a table.
+
+Cells are even, and x = 0, where every node starts, is the centre of one. Time steps are short at both ends of
+[0, t_final] and double towards its middle.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment.physics import Dynamics
+
+Array = NDArray[np.float64]
+
+# The grid ends where U has risen 34 kT above the lowest point passed on the way: the density beyond is below
+# exp(-34) = 2e-15.
+_TAIL_KT = 34.0
+# It also ends 8.5 standard deviations of the linearised motion from the noiseless path: exp(-8.5^2 / 2) = 2e-16.
+_TAIL_WIDTHS = 8.5
+# Cells of the coarse grid per thermal width; the number of all cells is then kept between the other two.
+_CELLS_PER_WIDTH, _LEAST_CELLS, _MOST_CELLS = 3.0, 120, 1500
+# The coarse grid has at least this many cells below x = 0: under a strong drive the density, which starts as a delta,
+# oscillates a little over the cells upstream in its first steps.
+_MARGIN = 50
+# For the first and for the second half of [0, t_final]: coarse time steps before the step doubles, and the shortest
+# step as a part of the fastest relaxation time. At the end a longer step will do: a fast node hardly responds there.
+_LEVELS = ((16, 0.1), (10, 0.4))
+# Steps per interval of the time grid in which the noiseless path is solved.
+_PATH_STEPS = 16
+_MOST_SUBSTEPS = 64
+
+
+class Grid(NamedTuple):
+    """The cells of one drive."""
+
+    x: Array
+    """centres: (n,)"""
+    dx: float
+    origin: int
+    """the cell whose centre is x = 0"""
+
+
+class NoiselessPath(NamedTuple):
+    """The noiseless path of every drive and the width of the linearised motion around it: (T + 1, H) each."""
+
+    x: Array
+    width: Array
+
+
+def noiseless_path(dynamics: Dynamics, h: Array, t: Array) -> NoiselessPath:
+    """dx/dt = mu F, dw^2/dt = -2 mu U''(x) w^2 + 2 mu kT from x = w = 0, for drives h (H,) at times t (T + 1,).
+
+    Good to a few per cent, which is enough to choose grids.
+    """
+    x, variance = np.zeros_like(h), np.zeros_like(h)
+    xs, variances = [x], [variance]
+    for step in np.repeat(np.diff(t) / _PATH_STEPS, _PATH_STEPS):
+        slope = -dynamics.mu * dynamics.curvature(x)
+        x = x + dynamics.mu * dynamics.force(x, h) * step / (1 + np.maximum(-slope, 0) * step)
+        variance = (variance + 2 * dynamics.mu * dynamics.kT * step) / np.maximum(1 - 2 * slope * step, 0.1)
+        variance = np.minimum(variance, 1e6)
+        xs.append(x)
+        variances.append(variance)
+    return NoiselessPath(np.array(xs)[::_PATH_STEPS], np.sqrt(np.array(variances)[::_PATH_STEPS]))
+
+
+def substeps(dynamics: Dynamics, h: Array, t: Array, noiseless: NoiselessPath) -> NDArray[np.intp]:
+    """How many steps to take in each interval of t, so that the density moves by half its width in each: (T, H)."""
+    speed = dynamics.mu * np.abs(dynamics.force(noiseless.x, h))
+    way = np.maximum(speed[1:], speed[:-1]) * np.diff(t)[:, None]
+    return np.clip(np.ceil(way / (0.5 * noiseless.width[1:])), 1, _MOST_SUBSTEPS).astype(np.intp)
+
+
+def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath) -> tuple[Array, Array]:
+    """Ends (low, high) of the interval that a node leaves before t_final with probability below 1e-14: (H,) each.
+
+    The drives h are at least 0 and increase. A node does not climb 34 kT, it does not get 8.5 widths ahead of its
+    noiseless path, and it does not get 8.5 widths behind the noiseless path of the least drive.
+    """
+    outermost = float(2 * dynamics.stationary_point(h.max()) + 2)
+    lowest = dynamics.potential(dynamics.stationary_point(h), h)
+    while np.any(dynamics.potential(outermost, h) < lowest + 2 * _TAIL_KT * dynamics.kT):
+        outermost *= 1.5
+    way = np.linspace(0.0, outermost, 20_001)
+    ends = []
+    for sign in (-1.0, 1.0):
+        end = np.empty_like(h)
+        for k, drive in enumerate(h):
+            U = dynamics.potential(sign * way, drive)
+            climbed = U - np.minimum.accumulate(U) > _TAIL_KT * dynamics.kT
+            end[k] = sign * way[int(np.argmax(climbed)) if climbed.any() else -1]
+        ends.append(end)
+    width = noiseless.width.max(axis=0)
+    low = np.maximum(ends[0], -_TAIL_WIDTHS * width[0])
+    high = np.minimum(ends[1], noiseless.x[-1] + _TAIL_WIDTHS * np.maximum(width, width[0]))
+    return low, high
+
+
+def cell_grid(dynamics: Dynamics, h: float, low: float, high: float, t_final: float, refine: int) -> Grid:
+    """Even cells from low to high, `refine` times finer than the coarsest."""
+    stiffness = max(float(dynamics.curvature(dynamics.stationary_point(h))), 1e-12)
+    width = min(np.sqrt(dynamics.kT / stiffness), np.sqrt(2 * dynamics.mu * dynamics.kT * t_final))
+    cells = int(np.clip(np.ceil((high - low) / width * _CELLS_PER_WIDTH), _LEAST_CELLS, _MOST_CELLS))
+    dx = (high - low) / cells
+    below, above = max(math.ceil(-low / dx), _MARGIN) * refine, math.ceil(high / dx) * refine
+    return Grid(np.asarray((np.arange(below + above + 1) - below) * (dx / refine), np.float64), dx / refine, below)
+
+
+def time_grid(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
+    """Coarse time grid from 0 to t_final, for all drives up to h_max: (T + 1,).
+
+    The first steps resolve the start of the fastest node, the last steps how a node forgets what drove it just before
+    it is read.
+    """
+    x = float(dynamics.stationary_point(h_max))
+    stiff = max(float(dynamics.curvature(x)), 2 * abs(dynamics.J2), 1e-12)
+    fastest = min(1 / (dynamics.mu * stiff), t_final / 16)
+    if h_max > 0:
+        fastest = min(fastest, x / (dynamics.mu * h_max))
+    halves = []
+    for steps_per_level, first_step in _LEVELS:
+        step, t, steps = fastest * first_step, 0.0, []
+        while t < t_final / 2:
+            for _ in range(steps_per_level):
+                t += step
+                steps.append(step)
+                if t >= t_final / 2:
+                    break
+            step *= 2
+        # The steps end a little beyond the middle: scaled by a few per cent they end exactly there.
+        halves.append(np.array(steps) * (t_final / 2 / t))
+    return np.concatenate([[0.0], np.cumsum(np.concatenate([halves[0], halves[1][::-1]]))])
+
+
+def halved(t: Array) -> Array:
+    """The time grid with every step cut in two; or a function on it (T + 1,), linear in between."""
+    found = np.empty(2 * len(t) - 1)
+    found[::2], found[1::2] = t, (t[1:] + t[:-1]) / 2
+    return found
+
+
+def inner_products(t: Array) -> Array:
+    """The matrix B (T + 1, T + 1) with f @ B @ g = int f(t) g(t) dt, exact where f and g are linear between times t."""
+    step = np.diff(t)
+    diagonal = np.zeros_like(t)
+    diagonal[1:] += step / 3
+    diagonal[:-1] += step / 3
+    return np.diag(diagonal) + np.diag(step / 6, 1) + np.diag(step / 6, -1)
