@@ -15,7 +15,7 @@ from thermoment._support.files import write_whole
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment, ReservoirSettings
 from thermoment.experiments.toml import as_table
-from thermoment.learning.finite_time.train import Epoch, Trained, train
+from thermoment.learning.finite_time.train import Epoch, TrainedReservoirs, train
 from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout
 from thermoment.learning.surrogate import train_side_by_side
@@ -118,7 +118,7 @@ def _train_group(
     return folder
 
 
-def _save_group(names: Sequence[str], trained: Trained, folder: Path) -> None:
+def _save_group(names: Sequence[str], trained: TrainedReservoirs, folder: Path) -> None:
     for name, reservoir in zip(names, trained.reservoirs, strict=True):
         reservoir.save(folder / f"{name}.safetensors")
     trained.readout.save(folder / HEAD)
