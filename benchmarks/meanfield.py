@@ -28,7 +28,7 @@ from machine import describe
 import thermoment as tm
 from thermoment._engines.meanfield.network import moments_of_drive, node_curves
 from thermoment._engines.meanfield.tables import build, node_tables
-from thermoment.learning.finite_time.lookup import Machine, features, machine
+from thermoment.learning.finite_time.lookup import TrainingCurves, noisy_moments, training_curves
 
 try:
     import torch  # type: ignore[import-not-found]
@@ -94,7 +94,7 @@ def in_turn(contestants: dict[str, tuple[Callable[[Any], Any], int]], rounds: in
 
 def training(rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds for one image of a batch of 256: moments, and moments with the gradient in h and W."""
-    table, lean = node_tables(RESERVOIR.dynamics, 1.0, 20.0), machine(RESERVOIR.dynamics, 1.0, ORDERS)
+    table, lean = node_tables(RESERVOIR.dynamics, 1.0, 20.0), training_curves(RESERVOIR.dynamics, 1.0, ORDERS)
     h, W = (jnp.asarray(a, jnp.float32) for a in (RESERVOIR.drive(images(BATCH)), RESERVOIR.W))
     ways: dict[str, tuple[Any, Any]] = {
         "whole": (moments_of_drive, node_curves(table, ORDERS)),
@@ -119,9 +119,9 @@ def training(rounds: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def as_trained(h: jax.Array, W: jax.Array, one: Machine) -> jax.Array:
+def as_trained(h: jax.Array, W: jax.Array, one: TrainingCurves) -> jax.Array:
     """The moments that training reads, without shot noise: (S, orders, N)."""
-    return jnp.stack(features(h, [W], one, None, math.inf).features, axis=1)
+    return jnp.stack(noisy_moments(h, [W], one, None, 0.0).moments, axis=1)
 
 
 def timed(function: Any, *arguments: Any, rounds: int) -> float:

@@ -1,4 +1,4 @@
-"""The machine that training sees: against the full mean field, its slopes, its noise, and the sampled dynamics."""
+"""Moments as training computes them: against the full mean field, their slopes, their noise, and sampled dynamics."""
 
 from dataclasses import replace
 from functools import cache
@@ -12,7 +12,7 @@ import pytest
 import thermoment as tm
 from thermoment._engines.meanfield.network import moments_of_drive, node_curves
 from thermoment._engines.meanfield.tables import node_tables
-from thermoment.learning.finite_time.lookup import Machine, features, look_up, machine, noise_factor
+from thermoment.learning.finite_time.lookup import look_up, noise_factor, noisy_moments
 from thermoment.physics import LARGEST_DRIVE
 
 ORDERS = (1, 2, 4)
@@ -28,16 +28,16 @@ def reservoir(s_W: float = 0.3) -> tm.Reservoir:
 
 
 @cache
-def exact() -> Machine:
+def exact() -> TrainingCurves:
     with jax.enable_x64(True):
-        return machine(tm.Dynamics(), 1.0, ORDERS, "float64")
+        return training_curves(tm.Dynamics(), 1.0, ORDERS, "float64")
 
 
 def value(parameters: dict[str, Any], xi: jax.Array | None = None, n_replicas: float = 128) -> jax.Array:
-    """The readout of what the machine shows, for K, b, W."""
+    """The readout of the moments, for K, b, W."""
     h = jnp.asarray(IMAGES) @ parameters["K"].T + parameters["b"]
-    seen = features(h, [parameters["W"]], exact(), xi, n_replicas)
-    return jnp.sum(jnp.stack(seen.features, 1) * WEIGHTS)
+    seen = noisy_moments(h, [parameters["W"]], exact(), xi, 1 / np.sqrt(n_replicas))
+    return jnp.sum(jnp.stack(seen.moments, 1) * WEIGHTS)
 
 
 def of(reservoir: tm.Reservoir) -> dict[str, jax.Array]:
@@ -58,13 +58,13 @@ def test_moments_agree_with_the_full_mean_field_far_below_the_shot_noise(s_W: fl
     network = tm.Reservoir.draw(256, 64, s_W=s_W, s_K=4.0, seed=5)
     h = network.drive(np.random.default_rng(1).random((50, 64)))
     with jax.enable_x64(True):
-        seen = features(jnp.asarray(h), [jnp.asarray(network.W)], exact(), None, np.inf)
+        seen = noisy_moments(jnp.asarray(h), [jnp.asarray(network.W)], exact(), None, 0.0)
         full = moments_of_drive(
             jnp.asarray(h),
             jnp.asarray(network.W),
             node_curves(node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE), ORDERS, "float64"),
         )
-        error = np.sqrt(((np.stack(seen.features, 1) - np.asarray(full)) ** 2).mean((0, 2)))
+        error = np.sqrt(((np.stack(seen.moments, 1) - np.asarray(full)) ** 2).mean((0, 2)))
     assert (error < (3e-4 if s_W else 2e-6)).all()  # 128 replicas scatter by 1.3e-2
 
 
@@ -106,8 +106,8 @@ def test_slopes_are_those_of_the_full_mean_field(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "step", "left_out"), [("K", 0.02, 1e-3), ("b", 0.02, 1e-3), ("W", 0.05, 5e-3)])
-def test_slopes_are_those_of_the_sampled_machine(name: str, step: float, left_out: float) -> None:
-    """Two machines, a step apart, under the same noise: their difference has little scatter.
+def test_slopes_are_those_of_sampled_moments(name: str, step: float, left_out: float) -> None:
+    """Two reservoirs, a step apart, under the same noise: their difference has little scatter.
 
     Beside 4 standard errors it may be off by the part `left_out`: steps of dt, and for W the fluctuation of the field.
     """
@@ -129,7 +129,7 @@ def test_slopes_are_those_of_the_sampled_machine(name: str, step: float, left_ou
         uncoupled = float(jnp.sum(jax.grad(value)(of(replace(start, W=0 * start.W)))[name] * change))
     allowed = 4 * error + left_out * abs(mean)
     assert abs(slope - mean) < allowed, (slope, mean, error)
-    # The control: a machine whose coupling was forgotten is seen to be another.
+    # The control: a reservoir whose coupling was forgotten is seen to be another.
     assert abs(uncoupled - mean) > allowed, (uncoupled, mean, error)
 
 
@@ -142,9 +142,9 @@ def test_the_noise_has_the_covariance_of_sampled_powers(h: float) -> None:
     powers = np.stack([x**p for p in ORDERS], 1)
     with jax.enable_x64(True):
         xi = jnp.asarray(np.random.default_rng(5).normal(size=(3, count, 1)))
-        seen = features(jnp.full((count, 1), h), [jnp.zeros((1, 1))], exact(), xi, 64.0)
-        still = features(jnp.full((1, 1), h), [jnp.zeros((1, 1))], exact(), None, 64.0)
-        drawn = 8 * (np.stack(seen.features, 1)[:, :, 0] - np.stack(still.features, 1)[0, :, 0])
+        seen = noisy_moments(jnp.full((count, 1), h), [jnp.zeros((1, 1))], exact(), xi, 1 / 8)
+        still = noisy_moments(jnp.full((1, 1), h), [jnp.zeros((1, 1))], exact(), None, 1 / 8)
+        drawn = 8 * (np.stack(seen.moments, 1)[:, :, 0] - np.stack(still.moments, 1)[0, :, 0])
     for sample in (powers - powers.mean(0), drawn):
         products = sample[:, :, None] * sample[:, None, :]
         exactly = covariance(h)
@@ -173,10 +173,10 @@ def test_the_factor_survives_tables_whose_covariance_is_not_positive() -> None:
     np.testing.assert_allclose(lifted, variance, rtol=1e-3)
 
 
-def test_a_mirrored_machine_mirrors_odd_orders() -> None:
+def test_a_mirrored_drive_mirrors_odd_orders() -> None:
     with jax.enable_x64(True):
         h, W = jnp.asarray(reservoir().drive(IMAGES)), jnp.asarray(reservoir().W)
-        one, other = (features(sign * h, [W], exact(), None, np.inf).features for sign in (1, -1))
+        one, other = (noisy_moments(sign * h, [W], exact(), None, 0.0).moments for sign in (1, -1))
     for p, a, b in zip(ORDERS, one, other, strict=True):
         np.testing.assert_allclose(b, (-1) ** p * np.asarray(a), rtol=1e-12)
 
@@ -193,16 +193,16 @@ def test_look_up_reads_the_tables_and_their_slopes() -> None:
 
 def test_orders_whose_noise_is_not_tabulated_are_refused() -> None:
     with pytest.raises(ValueError, match="`orders` must be at most 4"):
-        machine(tm.Dynamics(), 1.0, (1, 6))
+        training_curves(tm.Dynamics(), 1.0, (1, 6))
 
 
-def test_reservoirs_side_by_side_show_what_each_shows_alone() -> None:
+def test_reservoirs_side_by_side_have_the_moments_of_each_alone() -> None:
     rng, sizes = np.random.default_rng(4), (7, 4)
     with jax.enable_x64(True):
         h = [jnp.asarray(rng.normal(0, 3, (5, n))) for n in sizes]
         W = [jnp.asarray(tm.Reservoir.draw(n, 1, s_W=0.5, seed=n).W) for n in sizes]
         xi = [jnp.asarray(rng.normal(0, 1, (len(ORDERS), 5, n))) for n in sizes]
-        both = features(jnp.concatenate(h, 1), W, exact(), jnp.concatenate(xi, 2), 32.0).features
-        alone = [features(h[i], [W[i]], exact(), xi[i], 32.0).features for i in (0, 1)]
+        both = noisy_moments(jnp.concatenate(h, 1), W, exact(), jnp.concatenate(xi, 2), 0.2).moments
+        alone = [noisy_moments(h[i], [W[i]], exact(), xi[i], 0.2).moments for i in (0, 1)]
     for k, found in enumerate(both):
         np.testing.assert_allclose(found, np.concatenate([one[k] for one in alone], 1), atol=1e-12)

@@ -119,8 +119,6 @@ def test_a_saved_readout_comes_back_with_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Sgd(epochs=0), "`epochs`"),
-        (lambda: Sgd(learning_rate=0), "`learning_rate`"),
         (lambda: fit_sgd(FEATURES, LABELS[:-1], [np.arange(64)]), "`labels` must have shape"),
         (lambda: fit_converged(FEATURES, LABELS, 0.0), "`l2` must be positive"),
         (lambda: Scaling.fit(FEATURES[:1]), "`features` must have shape"),

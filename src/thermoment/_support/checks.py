@@ -2,6 +2,9 @@
 
 import math
 import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -111,3 +114,56 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
         have > 0 and lengths.setdefault(want, have) == have if isinstance(want, str) else have == want
         for have, want in zip(shape, wanted, strict=True)
     )
+
+
+def check_labels(argument: str, value: ArrayLike, n_samples: int, n_classes: int | None = None) -> NDArray[np.int64]:
+    """`value` as an int64 array of class numbers from 0, below `n_classes` if given, one for each sample: (S,)."""
+    labels = np.asarray(value)
+    if labels.shape != (n_samples,):
+        raise ValueError(f"Argument `{argument}` must have shape ({n_samples},), but has shape {labels.shape}.")
+    if labels.dtype.kind not in "iu":
+        raise invalid(argument, "be integers", f"of dtype {labels.dtype}")
+    wrong = (labels < 0) | (False if n_classes is None else labels >= n_classes)
+    if wrong.any():
+        where = int(np.flatnonzero(wrong)[0])
+        known = "zero or positive" if n_classes is None else f"class numbers from 0 to {n_classes - 1}"
+        raise invalid(argument, f"be {known}", f"{labels[where]} at index {where}")
+    return labels.astype(np.int64)
+
+
+def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
+    """`value`, which must be one of `choices`."""
+    if value not in choices:
+        raise invalid(argument, f"be one of {', '.join(choices)}", repr(value))
+    return str(value)
+
+
+def check_fields(
+    instance: Any,
+    *,
+    positive: Sequence[str] = (),
+    not_negative: Sequence[str] = (),
+    integers: Mapping[str, tuple[int, int]] | None = None,
+    choices: Mapping[str, Sequence[str]] | None = None,
+    infinite: Sequence[str] = (),
+) -> None:
+    """Checks fields of a frozen dataclass from its `__post_init__`, and stores them as plain floats, ints and strings.
+
+    positive, not_negative: names of fields that are real numbers
+    integers: for each field its lowest and highest value
+    choices: for each field the strings it may be
+    infinite: fields of the above that may also be math.inf
+
+    A field whose default is None may be None.
+    """
+    checks: dict[str, Callable[[Any], Any]] = {name: partial(check_positive, name) for name in positive}
+    checks |= {name: partial(check_not_negative, name) for name in not_negative}
+    checks |= {name: partial(check_integer, name, low=low, high=high) for name, (low, high) in (integers or {}).items()}
+    checks |= {name: partial(check_choice, name, choices=known) for name, known in (choices or {}).items()}
+    optional = {field.name for field in fields(instance) if field.default is None}
+    for name, check in checks.items():
+        value = getattr(instance, name)
+        if name in infinite and value == math.inf:
+            object.__setattr__(instance, name, math.inf)
+        elif not (name in optional and value is None):
+            object.__setattr__(instance, name, check(value))

@@ -1,14 +1,15 @@
-"""Random distortion of images, so that training sees every one of them anew: affine maps and smooth elastic fields.
+"""Random distortion of images, so that no training step sees the same image twice: affine maps and elastic fields.
 
-A pixel of the new image at r, from the centre, has the colour of the old image at
+The pixel at r of the distorted image, measured from the centre, has the colour of the original image at
 
     A r + s + u(r)          A = rotation, shear and scale;  s = shift;  u = elastic field
 
-read bilinearly; outside the old image all is zero. u is a Gaussian random field of correlation
-exp(-d^2 / (4 smoothness^2)), what white noise smoothed by a Gaussian of width `smoothness` becomes.
+interpolated bilinearly; outside the original image all is zero. u is a Gaussian random field of correlation
+exp(-d^2 / (4 smoothness^2)): white noise smoothed by a Gaussian of width `smoothness`.
 """
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +23,32 @@ _LEFT_OUT = 1e-4
 """Part of the elastic field's variance that may be left out."""
 
 
-def distort(key: jax.Array, images: jax.Array, shape: tuple[int, int], distortion: Distortion) -> jax.Array:
-    """Images (S, H * W) of shape (H, W), each distorted in its own way: (S, H * W). All chance comes from `key`."""
-    if not distortion.strength:
-        return images
+class Strengths(NamedTuple):
+    """The strengths of a `Distortion`: numbers, or traced scalars in a compiled program."""
+
+    rotation: Any
+    scale: Any
+    shear: Any
+    shift: Any
+    elastic: Any
+
+
+def strengths(distortion: Distortion) -> Strengths:
+    """The strengths in float32."""
+    return Strengths(*(np.float32(getattr(distortion, name)) for name in Strengths._fields))
+
+
+def distort(
+    key: jax.Array, images: jax.Array, shape: tuple[int, int], strengths: Strengths, smoothness: float | None
+) -> jax.Array:
+    """Images (S, H * W) of shape (H, W), each distorted in its own way: (S, H * W). `key` decides all random draws.
+
+    `smoothness` is that of the elastic field, in pixels; None leaves the field out.
+    """
     for_map, for_field = jax.random.split(key)
     draws = jax.random.uniform(for_map, (6, len(images)), images.dtype, -1.0, 1.0)
-    angle, shear = distortion.rotation * draws[0], distortion.shear * draws[1]
-    scale_y, scale_x = 1 + distortion.scale * draws[2], 1 + distortion.scale * draws[3]
+    angle, shear = strengths.rotation * draws[0], strengths.shear * draws[1]
+    scale_y, scale_x = 1 + strengths.scale * draws[2], 1 + strengths.scale * draws[3]
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     matrix = jnp.stack(
         [
@@ -39,16 +58,16 @@ def distort(key: jax.Array, images: jax.Array, shape: tuple[int, int], distortio
         axis=1,
     )
     field = None
-    if distortion.elastic:
-        field = distortion.elastic * elastic_field(for_field, len(images), shape, distortion.smoothness, images.dtype)
-    return warp(images, shape, matrix, distortion.shift * draws[4:].T, field)
+    if smoothness is not None:
+        field = strengths.elastic * elastic_field(for_field, len(images), shape, smoothness, images.dtype)
+    return warp(images, shape, matrix, strengths.shift * draws[4:].T, field)
 
 
 def elastic_field(key: jax.Array, count: int, shape: tuple[int, int], smoothness: float, dtype: jnp.dtype) -> jax.Array:
-    """Smooth Gaussian fields of unit variance: (count, 2, H, W), the components y and x independent.
+    """Smooth Gaussian fields of unit variance: (count, 2, H, W), with independent components y and x.
 
-    The correlation is a product of one along y and one along x. A few leading eigenvectors of each make up the field,
-    so a draw takes some tens of normals instead of one for every pixel.
+    The correlation is a product of one along y and one along x. The field is a combination of a few leading
+    eigenvectors of each, so that a field takes some tens of normals instead of one for every pixel.
     """
     along_y, along_x = (jnp.asarray(_factor(length, smoothness), dtype) for length in shape)
     normals = jax.random.normal(key, (count, 2, along_y.shape[1], along_x.shape[1]), dtype)
@@ -79,7 +98,7 @@ def warp(
 
 
 def _bilinear(images: jax.Array, y: jax.Array, x: jax.Array, width: int) -> jax.Array:
-    """Images (S, rows * width) at places (S, P), none beyond the last row or column but one."""
+    """Images (S, rows * width) at places y, x (S, P) that lie above the last row and left of the last column."""
     row, column = jnp.floor(y), jnp.floor(x)
     corner = (row * width + column).astype(jnp.int32)
     down, right, corner = lax.optimization_barrier((y - row, x - column, corner))  # type: ignore[no-untyped-call]
@@ -100,6 +119,6 @@ def _factor(length: int, smoothness: float) -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(np.exp(-(d**2) / (4 * smoothness**2)))
     left = np.cumsum(values) / length
     rank = max(1, int((left > _LEFT_OUT).sum()))
-    # An eigenvector's sign is the library's choice: here its first pixel's is positive.
+    # The sign of an eigenvector depends on the library: make its first pixel positive.
     G = vectors[:, -rank:] * np.sqrt(values[-rank:]) * np.sign(vectors[0, -rank:])
     return np.asarray(G / np.sqrt((G**2).sum(axis=1, keepdims=True)))

@@ -1,13 +1,13 @@
-"""The linear readout: standardised features, one softmax layer, fitted by the paper's SGD or to convergence.
+"""The linear readout fitted to features, by the paper's SGD or to convergence.
 
-    z = W_out (phi - mean) / scale + g_out
-    loss = mean cross-entropy + l2/2 |W_out|^2            g_out is not penalised
+    z = weights (phi - mean) / scale + bias
+    loss = mean cross-entropy of softmax(z) + l2/2 |weights|^2            the bias is not penalised
 
-Both fits minimise the same loss: SGD stops after a fixed number of epochs, `fit_converged` at the minimum. Their
-difference is the optimiser's, the rest the representation's.
+Both fits minimise this loss: SGD stops after a fixed number of epochs, `fit_converged` at the minimum. What the two
+differ by in accuracy is due to the optimiser, the rest to the features.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,20 +18,24 @@ import optax
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from thermoment._support.checks import check_positive, invalid
+from thermoment._support.checks import check_labels, check_positive, invalid
 from thermoment._support.compilation import REPRODUCIBLE
-from thermoment.learning.batches import batches, check_labels
+from thermoment.learning.batches import batches
+from thermoment.learning.descent import LossReport, descend, shares
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Array, Features, Readout, Scaling
 
+Parameters = tuple[jax.Array, jax.Array]
+
 LARGEST_GRADIENT = 2e-5
-"""Where `fit_converged` stops: no component of the gradient g is larger, in variables in which the loss is round, so
-that it is about |g|^2 / 2 above its minimum."""
+"""`fit_converged` stops when every component of the gradient g is below this. In the preconditioned variables the
+Hessian is close to 1, so the loss is then about |g|^2 / 2 above its minimum."""
 _LOWEST_DIFFERENCE = 1e-5
-_ROWS_IN_BLOCK = 1024  # which the caches of a processor hold
+"""A line search in float32 sees no smaller difference of the loss: a fit that stopped this near has converged."""
+_ROWS_IN_BLOCK = 1024  # fits into the caches of a processor
 _MOST_ITERATIONS = 1000
-# p (1 - p) of a typical image: the curvature of the loss along a feature of variance 1. Three times more or less make
-# no difference to speak of.
+# p (1 - p) of a typical image: the curvature of the loss along a feature of variance 1. A value three times larger or
+# smaller makes no noticeable difference.
 _CURVATURE = 0.03
 
 
@@ -41,27 +45,34 @@ def fit_sgd(
     columns: Sequence[NDArray[np.intp]],
     settings: Sgd | None = None,
     *,
-    report: Callable[[int, float], None] = lambda *_: None,
+    report: LossReport = lambda *_: None,
 ) -> list[Readout]:
-    """A readout for every set of `columns` of features (S, F), all fitted side by side on the same batches.
+    """Readouts of several sets of features, all fitted side by side on the same batches.
 
-    A weight outside a readout's columns stays zero, so one matrix product serves all of them.
-    Cost: per epoch 4 S F C floating-point operations for every readout. `report` gets epochs done and mean loss.
+    features: (S, F)
+    labels: (S,), class numbers from 0
+    columns: for every readout which of the F features it reads, as an array of indices
+    settings: `Sgd()` unless given
+    report: called after every epoch
+
+    All readouts share one weight array (F, R, C), in which a weight outside a readout's columns stays zero, so that one
+    matrix product serves all of them. Cost: 4 S F C floating-point operations per epoch and readout.
     """
     settings = settings or Sgd()
-    labels = check_labels(labels, len(features))
+    labels = check_labels("labels", labels, len(features))
     n_classes = int(labels.max()) + 1
     scaling = Scaling.fit(features)
     mask = np.zeros((features.shape[1], len(columns), n_classes), np.float32)
     for number, chosen in enumerate(columns):
         mask[chosen, number] = 1.0
     x, y = jnp.asarray(scaling.apply(features)), jnp.asarray(labels, jnp.int32)
-    weights, bias = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
+    parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
+    rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
     rng = np.random.default_rng(settings.seed)
     for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
-        weights, bias, loss = _epoch(settings, weights, bias, mask, x, y, rows)
+        parameters, loss = _epoch(rate, l2, parameters, mask, x, y, rows)
         report(epoch + 1, float(loss))
-    found, offset = np.asarray(weights, np.float64), np.asarray(bias, np.float64)
+    found, offset = (np.asarray(part, np.float64) for part in parameters)
     if not (np.isfinite(found).all() and np.isfinite(offset).all()):
         raise FloatingPointError(f"The readout diverged at learning rate {settings.learning_rate:g}: lower it.")
     return [
@@ -73,13 +84,18 @@ def fit_sgd(
 def fit_converged(
     features: Features, labels: NDArray[Any], l2: float = 1e-3, *, start: Readout | None = None
 ) -> Readout:
-    """The minimum of the same loss on features (S, F), by L-BFGS from zero or from a readout of these features.
+    """The readout at the minimum of the loss, found by L-BFGS.
 
-    It is scikit-learn's LogisticRegression(C=1 / (l2 * S)), on whatever device JAX computes. The loss is convex: the
-    start decides how long it takes, not where it ends.
+    features: (S, F)
+    labels: (S,), class numbers from 0
+    l2: weight of the penalty, positive
+    start: a readout of the same features to start from; zero unless given. The loss is convex, so the start decides how
+        long the fit takes, not where it ends.
+
+    The result is that of scikit-learn's LogisticRegression(C=1 / (l2 * S)), on whatever device JAX computes.
     """
     l2 = check_positive("l2", l2)
-    labels = check_labels(labels, len(features))
+    labels = check_labels("labels", labels, len(features))
     scaling = Scaling.fit(features)
     shape = (features.shape[1] + 1, int(labels.max()) + 1)
     begin = np.zeros(shape) if start is None else np.vstack([start.weights.T, start.bias])
@@ -97,7 +113,6 @@ def fit_converged(
 
     options = {"maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS, "gtol": LARGEST_GRADIENT, "ftol": 0.0}
     found = minimize(loss, (root.T @ begin).ravel(), jac=True, method="L-BFGS-B", options={**options, "maxcor": 20})
-    # A single-precision line search sees no difference below this, and stops: that is as low as it gets.
     above = float(found.jac @ found.jac) / 2
     if not above < _LOWEST_DIFFERENCE:
         raise RuntimeError(
@@ -109,10 +124,10 @@ def fit_converged(
 
 
 def _curvature_root(blocks: jax.Array, n_samples: int, l2: float) -> Array:
-    """Lower triangular R (F + 1, F + 1) for standardised features (blocks, rows, F), the bias last.
+    """Lower triangular R (F + 1, F + 1) for standardised features (blocks, rows, F); its last row is that of the bias.
 
-    R R^T is about the curvature of the loss for every class, so the loss is nearly round in R^T weights. Powers of one
-    x are so much alike that descent in the weights themselves takes several times as long.
+    R R^T is about the Hessian of the loss for every class, so in the variables R^T weights the Hessian is close to 1.
+    Powers of one x are strongly correlated, so descent in the weights themselves takes several times as long.
     """
     x = blocks.reshape(-1, blocks.shape[-1])
     square = np.asarray(_square(x), np.float64) / n_samples
@@ -132,26 +147,21 @@ def _in_blocks(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1])
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=(1, 2), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
 def _epoch(
-    settings: Sgd, weights: jax.Array, bias: jax.Array, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """One pass over all batches for all readouts, weights (F, R, C)."""
+    rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
+) -> tuple[Parameters, jax.Array]:
+    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout."""
 
-    def loss(parameters: Any, rows: jax.Array) -> jax.Array:
-        weights, bias = parameters
-        real = (rows >= 0).astype(jnp.float32)
+    def loss(parameters: Parameters, rows: jax.Array) -> jax.Array:
+        weights, bias = mask * parameters[0], parameters[1]
         logits = jnp.tensordot(x[rows], weights, 1, precision="highest") + bias
         entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows, None])
-        return jnp.sum(real / real.sum() @ entropy) + settings.l2 / 2 * jnp.sum(weights**2)
+        return jnp.asarray(jnp.sum(shares(rows) @ entropy) + l2 / 2 * jnp.sum(weights**2))
 
-    def step(carry: Any, rows: jax.Array) -> Any:
-        value, (slope, offset) = jax.value_and_grad(loss)(carry, rows)
-        weights, bias = carry
-        return (weights - settings.learning_rate * mask * slope, bias - settings.learning_rate * offset), value
-
-    (weights, bias), losses = jax.lax.scan(step, (weights, bias), rows)
-    return weights, bias, losses.mean() / mask.shape[1]
+    descent = optax.sgd(rate)
+    (parameters, _), value = descend(loss, descent, (parameters, descent.init(parameters)), rows)
+    return parameters, value / mask.shape[1]
 
 
 @partial(jax.jit, compiler_options=REPRODUCIBLE)
@@ -160,7 +170,8 @@ def _loss_and_gradient(
 ) -> tuple[jax.Array, jax.Array]:
     """Loss and its gradient in `stretched` (F + 1, C), where stretch @ stretched are the weights and, last, the bias.
 
-    By hand and in blocks, each read once for both: a quarter of a derivative's time. A target of zeros is no image.
+    target: (blocks, rows, C), one-hot; a row of zeros is no image. The gradient is written by hand and each block of x
+    is read once for both, which takes a quarter of the time of JAX's derivative.
     """
     parameters = jnp.matmul(stretch, stretched, precision="highest")
     weights, bias = parameters[:-1], parameters[-1]

@@ -1,6 +1,8 @@
-"""The linear readout: standardised features and one softmax layer.
+"""The linear readout, standardised features and one linear layer, as it is used: logits, classes, files.
 
-z = W_out (phi - mean) / scale + g_out
+    z = weights (phi - mean) / scale + bias
+
+`fit` has the fits. Nothing here imports JAX.
 """
 
 import json
@@ -25,14 +27,16 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Mean and deviation (S - 1 in the denominator) of every feature over a training set: (F,) each."""
+    """Mean and standard deviation (S - 1 in the denominator) of every feature over a training set."""
 
     mean: Array
+    """(F,)"""
     scale: Array
+    """(F,)"""
 
     @classmethod
     def fit(cls, features: NDArray[Any]) -> "Scaling":
-        """Of features (S, F), summed in float64. A deviation below 1e-12 counts as 1."""
+        """The scaling of features (S, F), summed in float64. A deviation below `SMALLEST_DEVIATION` is stored as 1."""
         if features.ndim != 2 or len(features) < 2:
             raise ValueError(f"Argument `features` must have shape (S, F) with S > 1, but has shape {features.shape}.")
         mean = sum(part.sum(0, dtype=np.float64) for part in _parts(features)) / len(features)
@@ -41,7 +45,7 @@ class Scaling:
         return cls(mean, np.where(deviation >= SMALLEST_DEVIATION, deviation, 1.0))
 
     def apply(self, features: NDArray[Any]) -> Features:
-        """(phi - mean) / scale, as float32."""
+        """(phi - mean) / scale for features phi (S, F): (S, F), float32."""
         result = np.empty(features.shape, np.float32)
         for start in range(0, len(features), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
@@ -49,22 +53,23 @@ class Scaling:
         return result
 
     def of(self, columns: NDArray[Any]) -> "Scaling":
-        """That of some of the features."""
+        """The scaling of some of the features: those with the indices `columns`."""
         return Scaling(self.mean[columns], self.scale[columns])
 
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """z = weights (phi - mean) / scale + bias."""
+    """A linear readout of F features for C classes: logits z = weights (phi - mean) / scale + bias."""
 
     weights: Array
-    """(C, F)"""
+    """(C, F), for standardised features"""
     bias: Array
     """(C,)"""
     scaling: Scaling
+    """mean and scale, (F,) each"""
 
     def logits(self, features: ArrayLike) -> Array:
-        """z for features (S, F): (S, C), in float64."""
+        """z for features (S, F): (S, C), float64."""
         features = np.asarray(features)
         if features.ndim != 2 or features.shape[1] != self.weights.shape[1]:
             raise ValueError(
@@ -75,17 +80,17 @@ class Readout:
         return np.concatenate([part @ weights.T + offset for part in _parts(features)])
 
     def predict(self, features: ArrayLike) -> NDArray[np.int64]:
-        """The class with the largest logit: (S,)."""
+        """The class with the largest logit for features (S, F): (S,)."""
         return classes(self.logits(features))
 
     def save(self, path: str | PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Writes a safetensors file, whole or not at all, with `facts` beside the numbers."""
+        """Writes a safetensors file, whole or not at all. `facts`, plain values, go into its metadata."""
         tensors = {"weights": self.weights, "bias": self.bias, **asdict(self.scaling)}
         write_tensors(path, "readout", tensors, json.dumps(facts or {}))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Readout":
-        """Reads what `save` wrote."""
+        """The readout in a file that `save` wrote."""
         tensors, _ = read_tensors(path, "readout", ("weights", "bias", "mean", "scale"))
         n_classes, n_features = tensors["weights"].shape
         arrays = [
@@ -101,13 +106,13 @@ class Readout:
 
 
 def classes(logits: Array) -> NDArray[np.int64]:
-    """The class with the largest logit, the first of them where two are equal: (S,)."""
+    """The class with the largest of logits (S, C): (S,). Of equal ones the first is taken."""
     chosen: NDArray[np.int64] = logits.argmax(1)
     return chosen
 
 
 def average_logits(readouts: Sequence[Readout], blocks: Sequence[ArrayLike]) -> Array:
-    """Late fusion: the mean of every readout's logits on its own features, (S, C)."""
+    """Late fusion: the mean over readouts of the logits of each on its own block of features (S, F): (S, C)."""
     if not readouts or len(readouts) != len(blocks):
         raise invalid("readouts", f"be as many as the {len(blocks)} blocks of features", len(readouts))
     mean: Array = np.mean([readout.logits(block) for readout, block in zip(readouts, blocks, strict=True)], axis=0)

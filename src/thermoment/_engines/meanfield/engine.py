@@ -71,15 +71,7 @@ class MeanField:
 
     def check(self, task: Task) -> None:
         check_no_observables(task, self.name)
-        dynamics, clip = task.dynamics, task.protocol.clip
-        if dynamics.kT < _COLDEST:
-            raise invalid("kT", f"be at least {_COLDEST} for the meanfield engine", dynamics.kT)
-        strongest = float(np.abs(task.drive).max())
-        if strongest > RANGES[-1]:
-            raise invalid("drive", f"be at most {RANGES[-1]} for the meanfield engine", f"up to {strongest:.4g}")
-        outermost = _outermost(dynamics, strongest)
-        if clip < outermost:
-            raise invalid("clip", f"be at least {outermost:.3g}, beyond all nodes: the meanfield engine has none", clip)
+        check_limits(task.dynamics, float(np.abs(task.drive).max()), task.protocol.clip)
 
     def moments(self, task: Task, report: Report) -> Outcome:
         orders, S = task.protocol.orders, task.n_samples
@@ -186,6 +178,17 @@ def _accept(chunk: _Chunk, samples: NDArray[np.intp], h_max: float, raw: Array) 
 def _orders(task: Task) -> tuple[int, ...]:
     """The orders that are computed: those asked for, and 1 and 2, from which spread and error follow."""
     return tuple(sorted({1, 2, *task.protocol.orders}))
+
+
+def check_limits(dynamics: Dynamics, strongest: float, clip: float) -> None:
+    """Refuses what the tables of a node cannot do: nodes that are too cold, driven too strongly, or clipped."""
+    if dynamics.kT < _COLDEST:
+        raise invalid("kT", f"be at least {_COLDEST} for the meanfield engine", dynamics.kT)
+    if strongest > RANGES[-1]:
+        raise invalid("drive", f"be at most {RANGES[-1]} for the meanfield engine", f"up to {strongest:.4g}")
+    outermost = _outermost(dynamics, strongest)
+    if clip < outermost:
+        raise invalid("clip", f"be at least {outermost:.3g}, beyond all nodes: the meanfield engine has none", clip)
 
 
 def _outermost(dynamics: Dynamics, h: float) -> float:

@@ -1,14 +1,14 @@
-"""The machine as training sees it: moments of coupled nodes and the shot noise of M replicas, cheap and differentiable.
+"""Moments of coupled nodes and the shot noise of M replicas as training computes them: cheap and differentiable.
 
-For every node, with the tables of one node (docs/theory.md) and the mean field alone,
+For every node, with the tables of a single node (docs/theory.md) and the mean field of the others,
 
-    h'  = h + sum_a shift_a(h) sum_j W_ij mean_a(h_j)           a: time modes; in rounds, the next one from h'
+    h'  = h + sum_a shift_a(h) sum_j W_ij mean_a(h_j)           a: time modes; a second round starts from h'
     phi = M_p(h') + L_pq(h') xi_q / sqrt(M)                     xi: standard normals
     L L^T = M_{p+q} - M_p M_q                                   the covariance of x^p and x^q
 
-A fixed number of rounds replaces the search for self-consistency, and what a field does beyond shifting the drive is
-left out. On the paper's machine this moves the moments by 2e-4 rms, where 128 replicas scatter by 1e-2
-(docs/training.md). Accuracy is always measured by sampling the full dynamics.
+Two approximations beyond the `meanfield` engine make this cheap: two rounds replace the search for self-consistency,
+and a field only shifts the drive. On the paper's reservoirs they move the moments by 2e-4 rms, where 128 replicas
+scatter by 1e-2 (docs/training.md). Accuracy is always measured by sampling the full dynamics.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from thermoment.physics import LARGEST_DRIVE, Dynamics
 Array = NDArray[np.float64]
 
 MODES = (1, 3)
-"""Time modes of the mean field in each round: the first only has to be near."""
+"""Number of time modes of the mean field in each round. One is enough in the first, which only has to come near."""
 
 
 class Curves(NamedTuple):
@@ -37,27 +37,29 @@ class Curves(NamedTuple):
 
     scale: jax.Array
     pieces: jax.Array
-    """(curves, 4, U): one contiguous row for every coefficient, which XLA on the CPU reads five times as fast as the
-    coefficients of a piece together."""
+    """(curves, 4, U): all values of one coefficient lie side by side. XLA on the CPU reads this five times as fast as
+    the four coefficients of a piece side by side."""
 
 
-class Machine(NamedTuple):
-    """What training reads of one node."""
+class TrainingCurves(NamedTuple):
+    """What training looks up of a single node."""
 
     rounds: Curves
-    """mean and shift of every mode"""
+    """for every time mode its mean, then for every time mode its shift"""
     end: Curves
-    """for every order: M_p, then the row of L"""
+    """for every order p: M_p, then the elements of row p of L"""
     powers: jax.Array
-    """the orders"""
+    """the orders, (P,)"""
 
     @property
     def n_orders(self) -> int:
         return int(self.powers.shape[0])
 
 
-def machine(dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32") -> Machine:
-    """The machine for moments of these orders; its tables are built once and kept on disk."""
+def training_curves(
+    dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32"
+) -> TrainingCurves:
+    """The curves for moments of these orders at t_final. The tables behind them are built once and kept on disk."""
     if 2 * max(orders) > TOP:
         raise invalid("orders", f"be at most {TOP // 2} to train through their noise", orders)
     table = node_tables(dynamics, t_final, LARGEST_DRIVE)
@@ -65,14 +67,15 @@ def machine(dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: 
     modes = max(MODES)
     rounds = np.concatenate([table.mean[:, :modes], table.shift[:, :modes]], axis=1)
     end = [column for k, p in enumerate(orders) for column in (table.moments[:, p - 1], *L[:, k, : k + 1].T)]
-    return Machine(_curves(table, rounds, dtype), _curves(table, np.stack(end, 1), dtype), jnp.asarray(orders))
+    return TrainingCurves(_curves(table, rounds, dtype), _curves(table, np.stack(end, 1), dtype), jnp.asarray(orders))
 
 
 def noise_factor(table: NodeTables, orders: tuple[int, ...]) -> Array:
-    """L (H, P, P), lower triangular, with L L^T the covariance of x^p and x^q over the drives of the tables.
+    """L (H, P, P), lower triangular, for each of the H drives of the tables: L L^T is the covariance of x^p and x^q.
 
-    Powers of a narrow x are all but proportional to each other. Where the error of the tables leaves a direction of
-    negative variance, every variance is lifted by twice as much: 1e-7 of itself for the coldest nodes.
+    At low temperature x hardly varies, so its powers are nearly proportional and the covariance nearly singular. Where
+    the tables' error makes an eigenvalue of the correlation negative, twice its size is added to every variance: 1e-7
+    of the variance for the coldest nodes.
     """
     M = table.moments
     covariance = np.array([[M[:, p + q - 1] - M[:, p - 1] * M[:, q - 1] for q in orders] for p in orders])
@@ -84,40 +87,44 @@ def noise_factor(table: NodeTables, orders: tuple[int, ...]) -> Array:
     return np.asarray(deviation[:, :, None] * np.linalg.cholesky(lifted))
 
 
-class Seen(NamedTuple):
-    """Features of a batch, and the largest effective drive behind them."""
+class NoisyMoments(NamedTuple):
+    """Moments with their shot noise, and the largest effective drive behind them."""
 
-    features: list[jax.Array]
+    moments: list[jax.Array]
     """for every order (S, N)"""
     strongest: jax.Array
+    """max |h'|, a scalar"""
 
 
-def features(h: jax.Array, W: Sequence[jax.Array], machine: Machine, xi: jax.Array | None, n_replicas: float) -> Seen:
-    """What nodes driven by h (S, N) show: their moments, with the shot noise of standard normals xi (P, S, N).
+def noisy_moments(
+    h: jax.Array, W: Sequence[jax.Array], node: TrainingCurves, xi: jax.Array | None, scatter: float | jax.Array
+) -> NoisyMoments:
+    """Moments of nodes driven by h (S, N), with the shot noise of M replicas.
 
-    The nodes are those of one reservoir after the other, and W has the coupling within each. A pure function,
-    differentiable in h and W. Cost: about 28 us an image of 256 nodes on 2 cores, slopes included.
+    The N nodes are those of one reservoir after the other, and W lists the coupling within each. xi (P, S, N) are
+    standard normals, None for no noise; scatter is 1 / sqrt(M). A pure function, differentiable in h and W.
+    Cost: about 28 us for an image and 256 nodes on 2 cores, derivatives included.
     """
-    drive = effective_drive(h, W, machine)
+    drive = effective_drive(h, W, node)
     sign = _sign(drive)
-    curves = iter(kept(look_up(machine.end, sign * drive)))
+    curves = iter(kept(look_up(node.end, sign * drive)))
     found = []
-    for k in range(machine.n_orders):
+    for k in range(node.n_orders):
         moment, *factor = [next(curves) for _ in range(k + 2)]
         if xi is not None:
-            moment = moment + sum(L * xi[q] for q, L in enumerate(factor)) / jnp.sqrt(n_replicas).astype(h.dtype)
+            moment = moment + scatter * sum(L * xi[q] for q, L in enumerate(factor))
         # An odd power of a node at -h is the mirror image of that at h, and so is its noise.
-        found.append(jnp.where(machine.powers[k] % 2 == 1, sign, 1) * moment)
-    return Seen(kept(found), jnp.abs(drive).max())
+        found.append(jnp.where(node.powers[k] % 2 == 1, sign, 1) * moment)
+    return NoisyMoments(kept(found), jnp.abs(drive).max())
 
 
-def effective_drive(h: jax.Array, W: Sequence[jax.Array], machine: Machine) -> jax.Array:
-    """h', (S, N), after the rounds of `MODES`."""
+def effective_drive(h: jax.Array, W: Sequence[jax.Array], node: TrainingCurves) -> jax.Array:
+    """h' (S, N), after one round for every entry of `MODES`."""
     drive = h
     ends = list(accumulate(len(one) for one in W))[:-1]
     for modes in MODES:
         sign = _sign(drive)
-        curves = kept(look_up(machine.rounds, sign * drive))
+        curves = kept(look_up(node.rounds, sign * drive))
         mean, shift = curves[: max(MODES)], curves[max(MODES) :]
         stacked = jnp.concatenate([sign * curve for curve in mean[:modes]])
         within = zip(jnp.split(stacked, ends, axis=1), W, strict=True)
@@ -129,7 +136,10 @@ def effective_drive(h: jax.Array, W: Sequence[jax.Array], machine: Machine) -> j
 
 @jax.custom_vjp
 def look_up(curves: Curves, h: jax.Array) -> list[jax.Array]:
-    """Every curve at drives h >= 0, differentiable in h: a list of arrays like h. Beyond the tables it goes on."""
+    """Every curve at drives h >= 0: a list of arrays of the shape of h. Differentiable in h.
+
+    Beyond the tables the last piece is continued.
+    """
     cell, f, _ = kept(_place(curves, h))
     return [
         ((_read(c[0], cell) * f + _read(c[1], cell)) * f + _read(c[2], cell)) * f + _read(c[3], cell)
@@ -141,9 +151,9 @@ def _forward(curves: Curves, h: jax.Array) -> tuple[list[jax.Array], Any]:
     return look_up(curves, h), (curves, h)
 
 
-def _backward(seen: Any, cotangents: list[jax.Array]) -> tuple[None, jax.Array]:
-    """All slopes summed in one loop: XLA's own transpose keeps them as arrays, and takes twice as long."""
-    curves, h = seen
+def _backward(arguments: Any, cotangents: list[jax.Array]) -> tuple[None, jax.Array]:
+    """The slopes of all curves summed in one loop: the transpose by JAX stores each, which takes twice as long."""
+    curves, h = arguments
     cell, f, root = kept(_place(curves, h))
     slope = sum(
         ((3 * _read(c[0], cell) * f + 2 * _read(c[1], cell)) * f + _read(c[2], cell)) * cotangent
@@ -156,7 +166,7 @@ look_up.defvjp(_forward, _backward)
 
 
 def _place(curves: Curves, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The piece that h lies in, where in it, and d asinh(a)/da = 1/root."""
+    """Which piece h lies in, where in it from 0 to 1, and root, with d asinh(a)/da = 1/root at a = h / scale."""
     a = h / curves.scale
     root = jnp.sqrt(a * a + 1)
     u = jnp.log(a + root) * PER_UNIT

@@ -1,0 +1,41 @@
+"""Gradient descent over the batches of one epoch, as a loop that JAX compiles."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+LossReport = Callable[[int, float], None]
+"""Called with the number of epochs done and the mean loss of the last one."""
+
+
+def descend(
+    loss: Callable[[Any, jax.Array], jax.Array],
+    optimiser: optax.GradientTransformation,
+    moving: tuple[Any, Any],
+    rows: jax.Array,
+) -> tuple[tuple[Any, Any], jax.Array]:
+    """One step for every batch of `rows` (n_batches, batch_size), which `batches` gives.
+
+    loss: of parameters and the rows of a batch
+    moving: the parameters and the optimiser's state
+
+    Gives both after the last batch, and the mean loss.
+    """
+
+    def step(moving: tuple[Any, Any], rows: jax.Array) -> Any:
+        parameters, state = moving
+        value, gradient = jax.value_and_grad(loss)(parameters, rows)
+        updates, state = optimiser.update(gradient, state, parameters)
+        return (optax.apply_updates(parameters, updates), state), value
+
+    moving, losses = jax.lax.scan(step, moving, rows)
+    return moving, losses.mean()
+
+
+def shares(rows: jax.Array) -> jax.Array:
+    """The weight of every row in a mean over its batch: (batch_size,), zero for a row of -1, which is no sample."""
+    real = (rows >= 0).astype(jnp.float32)
+    return real / real.sum()
