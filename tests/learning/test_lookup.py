@@ -12,7 +12,7 @@ import pytest
 import thermoment as tm
 from thermoment._engines.meanfield.network import moments_of_drive, node_curves
 from thermoment._engines.meanfield.tables import node_tables
-from thermoment.learning.finite_time.lookup import look_up, noise_factor, noisy_moments
+from thermoment.learning.finite_time.lookup import TrainingCurves, look_up, noise_factor, noisy_moments, training_curves
 from thermoment.physics import LARGEST_DRIVE
 
 ORDERS = (1, 2, 4)
