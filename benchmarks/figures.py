@@ -1,4 +1,4 @@
-"""The figures of docs/performance.md, docs/training.md and the README, from the results alone.
+"""The figures of docs/performance.md and the README, from the results alone.
 
 python benchmarks/figures.py            # docs/figures/*.{svg,png}
 """
@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
-
-from thermoment.results.statistics import spread
 
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
@@ -67,60 +64,6 @@ def scaling(files: list[Path]) -> None:
     save(figure, "scaling", tight=False)
 
 
-def ingredients(files: list[Path]) -> None:
-    """Errors on images held out, a row for each machine: every seed, their mean and its 95 % interval."""
-    counts, total = training_rows(files, "name")
-    figure, panel = plt.subplots(figsize=(7.2, 0.3 * len(counts) + 0.8))
-    for place, (_, correct) in enumerate(reversed(counts.items())):
-        wrong = 100 * (1 - np.array(correct) / total)
-        mean, low, high = interval(wrong)
-        panel.plot(wrong, np.full(len(wrong), place), "o", color=PEER, markersize=3)
-        panel.errorbar(mean, place, xerr=[[mean - low], [high - mean]], fmt="o", color=OURS, markersize=5, capsize=2)
-    panel.set_yticks(range(len(counts)), [name for (name,) in reversed(counts)])
-    panel.tick_params(axis="y", length=0)
-    panel.set_xlim(left=0)
-    panel.grid(axis="x", linewidth=0.4, color=PEER)
-    panel.set_xlabel(f"wrong of {total} images held out, %: every seed, mean, 95 % interval over seeds")
-    save(figure, "ingredients")
-
-
-def conditions(files: list[Path]) -> None:
-    """Errors over replicas, temperature and time: as it is, with its head refitted, trained for it."""
-    counts, total = training_rows(files, "name", "how", "value")
-    looks = {"as it is": (PEER, "s:"), "head refitted": ("#d1663a", "^--"), "trained for it": (OURS, "o-")}
-    axes = {"n_replicas": "replicas M", "kT": "temperature kT", "t_final": "time t_final"}
-    figure, panels = plt.subplots(1, len(axes), figsize=(10, 3.1), sharey=True)
-    for panel, (name, label) in zip(panels, axes.items(), strict=True):
-        for how, (colour, style) in looks.items():
-            points = {value: correct for (n, h, value), correct in counts.items() if (n, h) == (name, how)}
-            values = sorted(points)
-            found = np.array([interval(100 * (1 - np.array(points[value]) / total)) for value in values])
-            bars = np.abs(found[:, 1:] - found[:, :1]).T
-            panel.errorbar(values, found[:, 0], bars, fmt=style, color=colour, label=how, capsize=2, markersize=4)
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel(label)
-    panels[0].set_ylabel(f"wrong of {total} images held out, %")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="upper left", frameon=False, ncols=len(looks))
-    figure.subplots_adjust(top=0.87)
-    save(figure, "conditions", tight=False)
-
-
-def interval(values: Any) -> tuple[float, float, float]:
-    """The mean over seeds and its 95 % interval; nothing but the mean where there are fewer than three."""
-    found = spread(values)
-    return (found.mean, *(found.ci95 if found.ci95 and len(values) > 2 else (found.mean, found.mean)))
-
-
-def training_rows(files: list[Path], *keys: str) -> tuple[dict[tuple[Any, ...], list[int]], int]:
-    """Images right for every seed, by `keys`, in the order of the files; and how many images there are."""
-    results = [json.loads(file.read_text()) for file in files]
-    counts: dict[tuple[Any, ...], list[int]] = {}
-    for row in (row for result in results for row in result["rows"]):
-        counts.setdefault(tuple(row[key] for key in keys), []).append(row["correct"])
-    return counts, results[0]["held_out"]
-
-
 def label(result: dict[str, Any]) -> str:
     """The engine, what it runs on, and how many samples it has where they are not varied."""
     base = result["scans"]["steps"][0]["samples"]
@@ -161,8 +104,6 @@ def main() -> None:
     for draw, pattern in (
         (peers, "peers-*.json"),
         (scaling, "scaling-*.json"),
-        (ingredients, "training-ingredients*.json"),
-        (conditions, "training-conditions*.json"),
     ):
         if files := sorted(RESULTS.glob(pattern)):
             draw(files)

@@ -21,12 +21,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from machine import describe
 
 import thermoment as tm
 from thermoment._support.files import write_whole
+from thermoment._support.host import describe
 from thermoment._support.threads import cores
 from thermoment.bench import N
+
+HERE = Path(__file__).parent
 
 
 def cpu_product() -> Callable[[int], int]:
@@ -105,7 +107,7 @@ def main() -> None:
             best[name] = max(best[name], rate(work, options.seconds) * node_steps)
     for name, found in best.items():
         print(f"{name}: {found:.3g} node-steps/s at N = {N}")
-    result = {"machine": describe("cupy-cuda13x"), "N": N, "node_steps_per_second": best}
+    result = {"machine": describe("cupy-cuda13x", checkout=HERE), "N": N, "node_steps_per_second": best}
     if options.out:
         write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 

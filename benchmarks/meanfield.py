@@ -23,12 +23,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from machine import describe
 
 import thermoment as tm
 from thermoment._engines.meanfield.network import moments_of_drive, node_curves
 from thermoment._engines.meanfield.tables import build, node_tables
+from thermoment._support.host import describe
 from thermoment.learning.finite_time.lookup import TrainingCurves, noisy_moments, training_curves
+
+HERE = Path(__file__).parent
 
 try:
     import torch  # type: ignore[import-not-found]
@@ -183,7 +185,7 @@ def main() -> None:
         contestants[f"torch loop, M = {M}"] = (torch_loop, 8)
     rates = in_turn(contestants, options.rounds)
     result: dict[str, Any] = {
-        "machine": describe() | {"torch": torch.__version__ if torch else "none"},
+        "machine": describe(checkout=HERE) | {"torch": torch.__version__ if torch else "none"},
         "milliseconds_per_image": {name: median(values) for name, values in rates.items()},
         "slowest_round": {name: max(values) for name, values in rates.items()},
         "times_meanfield": {

@@ -23,10 +23,12 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch wants
 import jax
 import problem
 from agreement import Agreement, DisagreementError
-from machine import describe
 
 from thermoment._support.files import write_whole
+from thermoment._support.host import describe
 from thermoment.bench import IMAGE_NODE_STEPS, PAPER_IMAGES, PROTOCOL, M, N
+
+HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def main() -> None:
         for name, (run, samples) in found.items():
             times[name].append(seconds(run, samples, PROTOCOL.n_steps))
         result = {
-            "machine": describe("torch", "diffrax", "torchsde", "cupy-cuda13x"),
+            "machine": describe("torch", "diffrax", "torchsde", "cupy-cuda13x", checkout=HERE),
             "device": options.device,
             "size": {"N": N, "M": M, "n_steps": PROTOCOL.n_steps, "paper_images": PAPER_IMAGES},
             "agreement": agreement.facts() | {"standard_errors_off": off},

@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from machine import describe
 
 import thermoment as tm
 from thermoment import data
 from thermoment._engines.cuda import Cuda
 from thermoment._support.files import write_whole
+from thermoment._support.host import describe
+
+HERE = Path(__file__).parent
 
 PRODUCTS = ("wgmma", "mma", "mma, W in global memory")
 S_W = (0.1, 0.1, 0.2)
@@ -41,7 +43,7 @@ def main() -> None:
                 tm.simulate(reservoir, images, engine=Cuda(product))
             seconds[product].append(time.perf_counter() - begin)
             print(f"{product}: {seconds[product][-1]:.2f} s", flush=True)
-    result = {"machine": describe("cupy-cuda13x"), "images": len(images), "s_W": S_W, "seconds": seconds}
+    result = {"machine": describe("cupy-cuda13x", checkout=HERE), "images": len(images), "s_W": S_W, "seconds": seconds}
     if options.out:
         write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 

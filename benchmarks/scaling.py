@@ -14,10 +14,12 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from machine import describe
 
 import thermoment as tm
 from thermoment._support.files import write_whole
+from thermoment._support.host import describe
+
+HERE = Path(__file__).parent
 
 DT = 1e-3
 
@@ -79,7 +81,7 @@ def main() -> None:
         for point in different:
             times[point].append(seconds(options.engine, point))
         result = {
-            "machine": describe("cupy-cuda13x"),
+            "machine": describe("cupy-cuda13x", checkout=HERE),
             "engine": options.engine,
             "runs_on": tm.engines()[options.engine].note,
             "scans": {

@@ -1,6 +1,7 @@
 """What a result was made on: the machine and the versions of the software."""
 
 import platform
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,10 +25,10 @@ def environment(engine: str) -> dict[str, Any]:
     }
 
 
-def describe(*packages: str) -> dict[str, str | int]:
+def describe(*packages: str, checkout: Path | None = None) -> dict[str, str | int]:
     """The machine and the software, for the head of a measurement; with the versions of `packages` that are installed.
 
-    Asks JAX for the accelerator, and so starts it.
+    Asks JAX for the accelerator, and so starts it. `checkout` is a folder whose commit is told as well.
     """
     found = versions("numpy", "jax", *packages)
     return {
@@ -37,7 +38,15 @@ def describe(*packages: str) -> dict[str, str | int]:
         "python": platform.python_version(),
         "thermoment": __version__,
         **{name: number for name, number in found.items() if number is not None},
+        **({"commit": commit(checkout)} if checkout else {}),
     }
+
+
+def commit(checkout: Path) -> str:
+    """The commit that a folder of a git checkout is at, marked where tracked files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def versions(*packages: str) -> dict[str, str | None]:

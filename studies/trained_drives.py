@@ -1,6 +1,6 @@
 """Drives of a reservoir with a trained K, for the accuracy scan: by the static surrogate, on scikit-learn's digits.
 
-    python benchmarks/trained_drives.py [--out benchmarks/results/trained-drives.json]
+    python studies/trained_drives.py [--out studies/results/trained-drives.json]
 
 The head reads [x*, x*^2, x*^4] with x* the stationary point of the paper's well at h = K I + b, and Adam trains both.
 The drives of three images are kept.
@@ -15,10 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from machine import describe
 from sklearn.datasets import load_digits
 
 import thermoment as tm
+from thermoment._support.host import describe
+
+HERE = Path(__file__).parent
 
 NODES, IMAGES = 256, 3
 EPOCHS, BATCH, RATE, SEED = 60, 128, 3e-3, 1
@@ -75,7 +77,7 @@ def main() -> None:
     images, labels = load_digits(return_X_y=True)
     h, right = train(images / 16.0, labels)
     print(f"{right:.4f} right, strongest drive {np.abs(h).max():.3g}")
-    result = {"machine": describe(), "right": right, "drives": h[:IMAGES].round(4).tolist()}
+    result = {"machine": describe(checkout=HERE), "right": right, "drives": h[:IMAGES].round(4).tolist()}
     if options.out:
         options.out.write_text(json.dumps(result) + "\n")
 

@@ -1,6 +1,6 @@
 """Samples the accuracy scan and keeps what accuracy.py needs: minutes on one GPU, in one call or several.
 
-    python benchmarks/sample_scan.py SAMPLES.npz [--seconds 350] [--engine cuda]
+    python studies/sample_scan.py SAMPLES.npz [--seconds 350] [--engine cuda]
 
 Every image of every point is sampled in 16 batches of 8192 replicas. Uncoupled nodes at the effective drives h + W <x>
 are sampled with the same noise: their moments are known, and the error of their samples, Euler's bias included, is

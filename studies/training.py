@@ -1,11 +1,11 @@
 """What each ingredient of training the machine brings, and how far a machine carries from what it was trained for.
 
-    python benchmarks/training.py ingredients --out FILE.json [--seeds 0 1 2] [--epochs 100] [--only NAME ...]
-    python benchmarks/training.py conditions  --out FILE.json [--seeds 0 1 2] [--epochs 100] [--only NAME ...]
+    python studies/training.py ingredients --out FILE.json [--seeds 0 1 2] [--epochs 100] [--only NAME ...]
+    python studies/training.py conditions  --out FILE.json [--seeds 0 1 2] [--epochs 100] [--only NAME ...]
 
 Every machine is `best` with something changed, trained on 55000 images of MNIST and judged by its full sampled dynamics
 on the 5000 that were held out; the test images are not looked at. A file that is there already is added to, so the
-work can be split over calls, and over files, which figures.py joins. `--data` and `--set` make a trial of it.
+work can be split over calls, and over files, which draw.py joins. `--data` and `--set` make a trial of it.
 """
 
 import argparse
@@ -13,23 +13,26 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import describe
 
 import thermoment as tm
 from thermoment import data
 from thermoment._support.files import write_whole
+from thermoment._support.host import describe
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.fit import fit_sgd
-from thermoment.learning.readout import Readout, average_logits, classes
-from thermoment.runs import reservoirs as projections
+from thermoment.learning.readout import Readout, Scaling
+from thermoment.machines.classifier import Classifier
 from thermoment.runs.context import Context
+from thermoment.runs.reservoirs import make
+
+HERE = Path(__file__).parent
 
 INGREDIENTS: dict[str, tuple[str, ...]] = {
     "static": ("adam",),
@@ -56,38 +59,28 @@ Job = tuple[dict[str, Any], Callable[[], int]]
 """What is measured, and the work that gives the number of images it gets right."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Reservoirs with one head for all of them, or one for each; without one if trained by the static surrogates."""
+def correct(machine: Classifier, dataset: Dataset) -> int:
+    """How many of the images held out it gets right."""
+    ids = dataset.n_train + np.arange(dataset.n_test, dtype=np.uint64)
+    return int((machine.predict(dataset.x_test, sample_ids=ids) == dataset.y_test).sum())
 
-    reservoirs: tuple[tm.Reservoir, ...]
-    heads: tuple[Readout, ...]
 
-    def correct(self, dataset: Dataset, protocol: tm.Protocol, engine: str) -> int:
-        """How many of the images held out it gets right."""
-        blocks = self._features(dataset.x_test, dataset.n_train, protocol, engine)
-        if len(self.heads) == 1:
-            found = self.heads[0].predict(np.concatenate(blocks, axis=1))
-        else:
-            found = classes(average_logits(self.heads, blocks))
-        return int((found == dataset.y_test).sum())
+def refitted(machine: Classifier, dataset: Dataset, engine: str) -> Classifier:
+    """The same reservoirs under one readout, the paper's, of the features that `engine` gives."""
+    features = machine.features(dataset.x_train, engine=engine)
+    return replace(machine, readouts=tuple(fit_sgd(features, dataset.y_train, [np.arange(features.shape[1])])))
 
-    def refitted(self, dataset: Dataset, protocol: tm.Protocol, engine: str) -> "Machine":
-        """The same reservoirs under one head, the paper's readout of what they show now."""
-        features = np.concatenate(self._features(dataset.x_train, 0, protocol, engine), axis=1)
-        return replace(self, heads=tuple(fit_sgd(features, dataset.y_train, [np.arange(features.shape[1])])))
 
-    def at(self, kT: float) -> "Machine":
-        """The same at another temperature."""
-        moved = (replace(r, dynamics=replace(r.dynamics, kT=kT)) for r in self.reservoirs)
-        return replace(self, reservoirs=tuple(moved))
+def moved_to(machine: Classifier, kT: float, protocol: tm.Protocol) -> Classifier:
+    """The same at another temperature, read by another protocol."""
+    reservoirs = {name: replace(r, dynamics=replace(r.dynamics, kT=kT)) for name, r in machine.reservoirs.items()}
+    return replace(machine, reservoirs=reservoirs, protocol=protocol)
 
-    def _features(self, images: Any, first_id: int, protocol: tm.Protocol, engine: str) -> list[Any]:
-        ids = first_id + np.arange(len(images), dtype=np.uint64)
-        return [
-            tm.simulate(r, images, protocol, engine=engine, sample_ids=ids).features().astype(np.float32)
-            for r in self.reservoirs
-        ]
+
+def unfitted(n_features: int, n_classes: int) -> Readout:
+    """A readout that takes everything for the first class, until one is fitted."""
+    scaling = Scaling(np.zeros(n_features), np.ones(n_features))
+    return Readout(np.zeros((n_classes, n_features)), np.zeros(n_classes), scaling)
 
 
 class Study:
@@ -99,7 +92,7 @@ class Study:
         held_out = replace(whole, x_test=whole.x_train[rest], y_test=whole.y_train[rest])
         self.dataset = held_out.first(whole.n_train - options.held_out)
         self.options = options
-        self.context = Context(store, lambda *_: None, lambda _: None)
+        self.context = Context(store)
 
     def experiment(self, source: str, changes: tuple[str, ...], seed: int, count: int = 3) -> Experiment:
         """A shipped experiment with changes, for one seed and its first `count` reservoirs."""
@@ -107,26 +100,26 @@ class Study:
         found = read(source, [*trial, *changes]).repeat(seed)
         return replace(found, reservoirs=found.reservoirs[:count])
 
-    def machine(self, *what: Any) -> Machine:
-        """The trained machine of an experiment."""
+    def machine(self, *what: Any) -> Classifier:
+        """The trained machine of an experiment; with the paper's readout where it was trained without one."""
         experiment = self.experiment(*what)
-        (made,) = projections.make([experiment], self.dataset, self.context)
-        machine = Machine(tuple(made.reservoirs.values()), tuple(made.heads.values()))
-        if machine.heads:
-            return machine
-        return machine.refitted(self.dataset, experiment.protocol, self.options.engine)
+        (made,) = make([experiment], self.dataset, self.context)
+        heads = tuple(made.heads.values())
+        if not heads:
+            n_features = len(experiment.protocol.orders) * sum(r.n_nodes for r in made.reservoirs.values())
+            heads = (unfitted(n_features, self.dataset.n_classes),)
+        machine = Classifier(made.reservoirs, experiment.protocol, heads, self.options.engine)
+        return machine if made.heads else refitted(machine, self.dataset, self.options.engine)
 
     def trained(self, *what: Any) -> int:
         """How many images held out a machine gets right under the conditions it was trained for."""
-        return self.machine(*what).correct(self.dataset, self.experiment(*what).protocol, self.options.engine)
+        return correct(self.machine(*what), self.dataset)
 
     def moved(self, seed: int, change: str, *, refit: bool) -> int:
         """The same of `best`, as it is or with its head refitted, under changed conditions."""
         there = self.experiment("best", (change,), seed)
-        machine = self.machine("best", (), seed).at(there.dynamics.kT)
-        if refit:
-            machine = machine.refitted(self.dataset, there.protocol, "meanfield")
-        return machine.correct(self.dataset, there.protocol, self.options.engine)
+        machine = moved_to(self.machine("best", (), seed), there.dynamics.kT, there.protocol)
+        return correct(refitted(machine, self.dataset, "meanfield") if refit else machine, self.dataset)
 
     def ingredients(self) -> Iterator[Job]:
         """For every seed and ingredient; `best` also with one reservoir alone."""
@@ -180,7 +173,7 @@ def main() -> None:
             row = {**job, "correct": work(), "seconds": round(time.perf_counter() - begin, 2)}
             print(row, flush=True)
             rows.append(row)
-            result = {"machine": describe(), **facts, "rows": rows}
+            result = {"machine": describe(checkout=HERE), **facts, "rows": rows}
             write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 
 

@@ -2,8 +2,8 @@
 
 The scan is over coupling, temperature, time and well (scan.py).
 
-    python benchmarks/accuracy.py compare SAMPLES.npz [--out benchmarks/results/accuracy.json]
-    python benchmarks/accuracy.py page benchmarks/results/accuracy.json [--out docs/accuracy.md]
+    python studies/accuracy.py compare SAMPLES.npz [--out studies/results/accuracy.json]
+    python studies/accuracy.py page studies/results/accuracy.json [--out docs/accuracy.md]
 
 sample_scan.py writes SAMPLES.npz. The first `compare` takes minutes: it builds the tables of 36 dynamics.
 """
@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import describe
 from scan import EYE, KINDS, NODES, ORDERS, S_W, STEPS, Array, Point, points
 
 import thermoment as tm
 from thermoment._engines.meanfield.engine import MeanField
+from thermoment._support.host import describe
+
+HERE = Path(__file__).parent
 
 ENGINE = MeanField("float64")
 # An error counts as seen above this many times its own noise; below, it may be the noise of a few nodes.
@@ -85,8 +87,8 @@ def page(result: dict[str, Any]) -> str:
         "",
         f"The `meanfield` engine (commit {facts['commit']}) beside {replicas} sampled replicas of every image: "
         f"N = {NODES}, {STEPS} Euler steps, a random and a trained reservoir, three images each with drives up to 3, 8 "
-        "and 20. Sampled by `benchmarks/sample_scan.py` on an NVIDIA H200, compared by `benchmarks/accuracy.py`. The "
-        "trained K is that of `benchmarks/trained_drives.py`. Each cell is m1, m2, m4: rms over images and nodes.",
+        "and 20. Sampled by `studies/sample_scan.py` on an NVIDIA H200, compared by `studies/accuracy.py`. The "
+        "trained K is that of `studies/trained_drives.py`. Each cell is m1, m2, m4: rms over images and nodes.",
         "",
         "- *error*: the distance from sampling, less the noise. Sampled with the same noise, uncoupled nodes at the "
         "effective drives have known moments; what they are off by is taken off. That leaves a smaller standard "
@@ -204,7 +206,7 @@ def main() -> None:
                 rows.append(compare(point, {name: samples[key] for name, key in names.items()}))
                 if point.s_W == S_W[-1] and point.kind == KINDS[-1]:
                     print(rows[-1], flush=True)
-        text = dump({"machine": describe(), "replicas": int(samples["replicas"]), "rows": rows})
+        text = dump({"machine": describe(checkout=HERE), "replicas": int(samples["replicas"]), "rows": rows})
     if options.out:
         options.out.write_text(text)
     else:
