@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 # What computes is imported by the command that needs it, so that help and mistakes come back at once.
 
-_WIDTH = 200
-"""of tables that do not go to a terminal"""
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(thermoment.__version__, prog_name="thermoment")
@@ -103,7 +100,7 @@ def run(
     if as_json:
         click.echo(results.to_json(), nl=False)
     else:
-        _print(display.result_tables(results))
+        display.show(display.result(results, display.console().width))
         click.echo(f"\n{folder / 'report.html'}")
 
 
@@ -146,12 +143,7 @@ def compare(a: Path, b: Path, as_json: bool) -> None:
     if as_json:
         _print_json(found)
         return
-    _print(
-        [
-            display.table("settings that differ", ("", a.name, b.name), display.setting_rows(found)),
-            display.table("correct", ("model", a.name, b.name, "difference", "p"), display.accuracy_rows(found)),
-        ]
-    )
+    display.show(display.comparison(found, a.name, b.name))
 
 
 @main.command()
@@ -169,8 +161,8 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
         if as_json:
             _print_json([{"name": known, **asdict(place)} for known, place in places])
             return
-        rows = [(known, "yes" if place.present else "no", place.where, place.note) for known, place in places]
-        _print([display.table("data sets", ("name", "here", "where", ""), rows)])
+        rows = display.places((known, place.where, place.present, place.note) for known, place in places)
+        display.show([display.table("data sets", ("name", "where", "there?"), rows)])
         return
     found = datasets.load(name, data_dir)
     facts = {key: getattr(found, key) for key in ("name", "n_train", "n_test", "image_shape", "n_classes", "sha256")}
@@ -195,7 +187,7 @@ def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
         click.echo(found.as_json())
         return
     head, rows = found.table()
-    _print([display.table("engines at N = 256, M = 128, 1000 steps", head, rows)])
+    display.show([display.table("engines at N = 256, M = 128, 1000 steps", head, rows)])
     click.echo("\n" + "\n".join(found.notes()))
 
 
@@ -217,7 +209,7 @@ def info(as_json: bool) -> None:
         return
     click.echo(f"thermoment {thermoment.__version__}, cache in {facts['cache']}")
     rows = [(name, "yes" if found.can_run else "no", found.note) for name, found in status.items()]
-    _print(
+    display.show(
         [
             display.table("engines", ("name", "runs here", "on, or why not"), rows),
             display.table("experiments", ("name", "what it is"), shipped().items()),
@@ -254,7 +246,7 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
     if as_json:
         _print_json(found)
         return
-    _print(
+    display.show(
         [
             display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items()),
             display.table("features on this machine", ("engine", "time"), display.times(found).items()),
@@ -264,18 +256,6 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
 
 def _note(sentence: str) -> None:
     click.echo(sentence, err=True)
-
-
-def _print(tables: Iterable[Any]) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
-    for number, table in enumerate(tables):
-        if number:
-            console.print()
-        console.print(table)
 
 
 def _print_json(value: Any) -> None:

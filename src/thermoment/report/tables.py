@@ -9,7 +9,7 @@ from thermoment.report.beside import place
 from thermoment.report.formatting import FIT_NAMES, probability
 from thermoment.results import paper
 from thermoment.results.naming import Fit, ModelKey
-from thermoment.results.results import Accuracy, Overlap, PairedTest, Results, StudyResults, Summary, Variant
+from thermoment.results.results import Accuracy, Baseline, Overlap, PairedTest, Results, StudyResults, Summary, Variant
 from thermoment.results.table import Table
 
 
@@ -17,7 +17,7 @@ from thermoment.results.table import Table
 class Cell:
     """One model's accuracy with one readout."""
 
-    row: Accuracy | None
+    row: Accuracy | Baseline | None
     best: bool = False
     note: str = ""
 
@@ -60,7 +60,7 @@ def run_tables(results: Results) -> dict[str, Any]:
     return {
         "as_trained": [line(model, as_trained) for model in table.models("trained")],
         "as_trained_fits": as_trained,
-        "reservoirs": _bold_best([lines[model] for model in table.ablation]),
+        "reservoirs": [*_bold_best([lines[model] for model in table.ablation]), *_without_reservoirs(results, table)],
         "fusion": _fusion(table, lines, published),
         "orders": [lines[model] for model in table.orders],
         "overlaps": _overlaps(results, published),
@@ -134,6 +134,16 @@ def _bold_best(lines: Sequence[Line]) -> list[Line]:
         )
         for line in lines
     ]
+
+
+def _without_reservoirs(results: Results, table: Table[Accuracy]) -> list[Line]:
+    """The same readouts of the raw inputs."""
+    lines = []
+    for name in dict.fromkeys(raw.model for raw in results.baseline):
+        found = {raw.readout: raw for raw in results.baseline if raw.model == name}
+        cells = [Cell(found.get(fit)) for fit in table.refitted]
+        lines.append(Line(f"{name}, no reservoir", str(results.dataset.n_inputs), None, cells))
+    return lines
 
 
 def _fusion(table: Table[Accuracy], lines: Mapping[ModelKey, Line], published: paper.Beside) -> list[Line]:
