@@ -151,7 +151,8 @@ def test_what_is_not_a_terminal_is_wide(capsys: pytest.CaptureFixture[str]) -> N
     display.show(display.result(given, display.console().width))
     out = capsys.readouterr().out
     assert "\x1b" not in out
-    assert " to " in out  # the intervals fit
+    low, high = given.accuracy[0].ci95
+    assert f"  {100 * low:.2f} to {100 * high:.2f}" in out
 
 
 class TestComparison:
