@@ -73,6 +73,7 @@ class TestNumbers:
         for row in paper.TABLE_III.values():
             assert f"|The paper|{row.wrong_a}|{row.wrong_b}|{row.intersection}|{row.union}|{row.jaccard:.4f}" in words
         assert "|The paper|68|55|0.279|" in words
+        assert "|ours, paper's readout|" in words
 
     @pytest.mark.parametrize(
         "given",

@@ -162,7 +162,7 @@ def _fusion(table: Table[Accuracy], lines: Mapping[ModelKey, Line], published: p
 
 def _overlaps(results: Results, published: paper.Beside) -> list[Group]:
     groups = []
-    for (a, b), rows in _by_pair(results.jaccard).items():
+    for (a, b), rows in _by_pair(results.jaccard, published).items():
         known = published.overlap(a, b)
         theirs = [{"source": "The paper", **known._asdict()}] if known else []
         groups.append(Group([*theirs, *rows], a=a, b=b))
@@ -172,7 +172,7 @@ def _overlaps(results: Results, published: paper.Beside) -> list[Group]:
 def _tests(results: Results, published: paper.Beside) -> list[Group]:
     gains = {(row.a, row.b, row.readout): row for row in results.differences}
     groups = []
-    for (a, b), rows in _by_pair(results.mcnemar).items():
+    for (a, b), rows in _by_pair(results.mcnemar, published).items():
         for row in rows:
             gain = gains.get((a, b, row["readout"]))
             row |= {"p": probability(row["p"]), "difference": None, "ci95": None} | (vars(gain) if gain else {})
@@ -183,11 +183,14 @@ def _tests(results: Results, published: paper.Beside) -> list[Group]:
     return groups
 
 
-def _by_pair(rows: Sequence[Overlap] | Sequence[PairedTest]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _by_pair(
+    rows: Sequence[Overlap] | Sequence[PairedTest], published: paper.Beside
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Rows of the same two models, with the readout's name as their source."""
+    ours = "ours, " if published else ""
     pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        pairs.setdefault((row.a, row.b), []).append({"source": FIT_NAMES[row.readout], **vars(row)})
+        pairs.setdefault((row.a, row.b), []).append({"source": ours + FIT_NAMES[row.readout], **vars(row)})
     return pairs
 
 
