@@ -46,8 +46,7 @@ def test_a_run_prints_results_on_stdout_and_progress_on_stderr(tiny: Path, tmp_p
     table = call("run", tiny, "--out", tmp_path / "run")
     assert "training" not in table.stderr
     for row in results["accuracy"]:
-        assert f"{row['correct']}/{row['total']}" in table.stdout
-        assert f"{row['accuracy']:.2%}" in table.stdout
+        assert f"{row['correct']}  {100 * row['accuracy']:.1f}\N{NO-BREAK SPACE}%" in table.stdout
     assert table.stdout.rstrip().endswith("report.html")
 
 
@@ -87,10 +86,16 @@ def test_compare_tells_settings_and_tests_on_the_same_images(tiny: Path, run: Pa
     assert any(row["a"] != row["b"] for row in rows.values())
     assert all(0 < row["p"] <= 1 for row in rows.values())
     table = call("compare", run, tmp_path / "b").stdout
-    assert "settings.reservoirs.K2.seed" in table
+    assert "reservoirs.K2.seed" in table
+    assert f"{run.name}: {found['headline']['a']} of 60 correct (K1+K2, paper's readout)" in table
     assert call("run", tiny, "--out", tmp_path / "c", "--set", "data.n_test=50").exit_code == 0
     other = json.loads(call("compare", run, tmp_path / "c", "--json").stdout)
     assert all(row["p"] is None for row in other["accuracy"])
+    assert call("run", tiny, "--out", tmp_path / "d", "--set", "readout.converged=false").exit_code == 0
+    fewer = json.loads(call("compare", run, tmp_path / "d", "--json").stdout)
+    assert {row["model"]: row["b"] for row in fewer["accuracy"]} == {
+        key: rows[key]["a"] if key.endswith("sgd") else None for key in rows
+    }
 
 
 def test_a_dry_run_counts_and_writes_nothing(tiny: Path, tmp_path: Path) -> None:

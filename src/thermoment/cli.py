@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 # What computes is imported by the command that needs it, so that help and mistakes come back at once.
 
-_WIDTH = 200
-"""Columns of tables that do not go to a terminal."""
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(thermoment.__version__, prog_name="thermoment")
@@ -108,7 +105,7 @@ def run(
     if as_json:
         click.echo(results.to_json(), nl=False)
         return
-    _show(results, False, display.result_tables, f"\n{folder / 'report.html'}")
+    _show(results, False, lambda found: display.result(found, display.console().width), f"\n{folder / 'report.html'}")
 
 
 @main.command()
@@ -153,11 +150,7 @@ def compare(a: Path, b: Path, as_json: bool) -> None:
     from thermoment.report import terminal as display
     from thermoment.runs import compare as comparison
 
-    def tables(found: Any) -> Iterator[Any]:
-        yield display.table("settings that differ", ("", a.name, b.name), display.setting_rows(found))
-        yield display.table("correct", ("model", a.name, b.name, "difference", "p"), display.accuracy_rows(found))
-
-    _show(comparison.compare(a, b), as_json, tables)
+    _show(comparison.compare(a, b), as_json, lambda found: display.comparison(found, a.name, b.name))
 
 
 @main.command()
@@ -178,8 +171,8 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
         return
 
     def tables(places: Any) -> Iterator[Any]:
-        rows = [(place["name"], "yes" if place["present"] else "no", place["where"], place["note"]) for place in places]
-        yield display.table("data sets", ("name", "here", "where", ""), rows)
+        rows = display.places((place["name"], place["where"], place["present"], place["note"]) for place in places)
+        yield display.table("data sets", ("name", "where", "there?"), rows)
 
     places = [{"name": known, **asdict(at)} for known in datasets.NAMES for at in datasets.locate(known, data_dir)]
     _show(places, as_json, tables)
@@ -274,20 +267,14 @@ def _note(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
-def _show(value: Any, as_json: bool, tables: Callable[[Any], Iterable[Any]] = lambda _: (), after: str = "") -> None:
-    """Prints `value` as JSON, or else the tables and lines that `tables` makes of it and a text `after` them."""
+def _show(value: Any, as_json: bool, items: Callable[[Any], Iterable[Any]] = lambda _: (), after: str = "") -> None:
+    """Prints `value` as JSON, or else the tables and sentences that `items` makes of it and a text `after` them."""
     if as_json:
         click.echo(json.dumps(value, indent=1))
         return
-    from rich.console import Console
+    from thermoment.report import terminal as display
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
-    for number, table in enumerate(tables(value)):
-        if number:
-            click.echo()
-        click.echo(table) if isinstance(table, str) else console.print(table)
+    display.show(items(value))
     if after:
         click.echo(after)
 

@@ -106,10 +106,6 @@ class TestDraw:
         draw(from_json(changed), tmp_path)
 
 
-def model_key(row: Any) -> tuple[Any, ...]:
-    return row["model"], row["fusion"], tuple(row["orders"])
-
-
 class TestErrorSets:
     def figure(self, given: dict[str, Any]) -> Figure:
         with look():
@@ -165,28 +161,51 @@ class TestErrorSets:
             if (row["a"], row["b"], row["readout"]) == (a, b, "sgd")
         ]
 
+    def marks(self, bars: Axes, marker: str) -> list[float]:
+        return [x for line in bars.lines if line.get_marker() == marker for x in xs(line)]
+
     def test_bars_start_at_zero_and_carry_wilsons_intervals(self) -> None:
+        """One bar a model, with its first readout; the second is a mark on it."""
         given = results()
         bars = self.figure(given).axes[2]
-        models = list(dict.fromkeys(map(model_key, given["accuracy"])))
-        rows = sorted(given["accuracy"], key=lambda row: models.index(model_key(row)))
+        rows, others = given["accuracy"][:10], given["accuracy"][10:]
         found = [(bar.get_x(), bar.get_width()) for bar in bars.patches]  # type: ignore[attr-defined]
         assert found == [(0, pytest.approx(100 * (1 - row["accuracy"]))) for row in rows]
         whiskers = [xs(line) for line in bars.lines if line.get_color() != "white"]
         for row, ends in zip(rows, whiskers, strict=True):
             assert sorted(ends) == pytest.approx([100 * (1 - end) for end in reversed(row["ci95"])])
         assert [text.strip() for text in words(bars)[:-1]] == [f"{100 * row['accuracy']:.2f}" for row in rows]
+        assert self.marks(bars, "s") == pytest.approx([100 * (1 - row["accuracy"]) for row in others])
+
+    def test_the_machine_as_trained_comes_first_and_raw_pixels_last(self) -> None:
+        given = results(trained=True, baseline=True)
+        bars = self.figure(given).axes[2]
+        names = [tick.get_text() for tick in bars.get_yticklabels()]
+        assert names[0] == "all, trained"
+        assert names[-1] == "raw pixels"
+        assert len(names) == len(set(names)) == 12
+        by_readout = {row["readout"]: row for row in given["accuracy"]}  # the last row of each readout
+        first, last = bars.patches[0], bars.patches[-1]
+        assert first.get_width() == pytest.approx(100 * (1 - by_readout["trained"]["accuracy"]))  # type: ignore[attr-defined]
+        assert last.get_width() == pytest.approx(100 * (1 - given["baseline"][0]["accuracy"]))  # type: ignore[attr-defined]
+        colours = [patch.get_facecolor() for patch in bars.patches]
+        assert len(set(colours)) == 3
+        assert colours.count(colours[0]) == colours.count(colours[-1]) == 1
+        assert self.marks(bars, "v") == pytest.approx([100 * (1 - by_readout["predicted"]["accuracy"])])
+        legend = self.figure(given).legends[0]
+        assert [text.get_text() for text in legend.get_texts()] == [
+            "trained with the machine",
+            "without sampling noise",
+            "paper's readout",
+            "fully fitted readout",
+            "no reservoir",
+        ]
 
     def test_no_bar_covers_another_and_names_stand_in_the_middle_of_theirs(self) -> None:
-        given = results()
-        first = given["accuracy"][0]
-        given["accuracy"] += [{**first, "readout": "trained"}, {**first, "readout": "predicted"}]
-        bars = self.figure(given).axes[2]
-        starts = [bar.get_y() for bar in bars.patches]  # type: ignore[attr-defined]
-        assert np.diff(starts).min() > 0.999
-        n_first = sum(model_key(row) == model_key(first) for row in given["accuracy"])
-        assert n_first >= 3
-        assert bars.get_yticks()[0] == pytest.approx((starts[0] + starts[n_first - 1] + 1) / 2)
+        bars = self.figure(results(trained=True)).axes[2]
+        middles = [bar.get_y() + bar.get_height() / 2 for bar in bars.patches]  # type: ignore[attr-defined]
+        assert max(bar.get_height() for bar in bars.patches) < np.diff(middles).min()  # type: ignore[attr-defined]
+        assert bars.get_yticks() == pytest.approx(middles)
 
     def diamonds(self, given: dict[str, Any]) -> list[float]:
         bars = self.figure(given).axes[2]
@@ -211,7 +230,7 @@ class TestErrorSets:
         assert labels == [
             *(f"$K_{{{k}}}$" for k in range(1, 6)),
             "all",
-            "all, logits",
+            "all, averaged",
             "all, $m_1$",
             "all, $m_1$ $m_2$",
         ]

@@ -1,6 +1,8 @@
 """What a report says in words: verdicts beside the paper, significance, how numbers and settings are written."""
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ from support.pages import report
 from thermoment.report import beside, findings, formatting
 from thermoment.report.tables import settings_tables, written
 from thermoment.results import paper
-from thermoment.results.naming import ModelKey
+from thermoment.results.naming import Fit, ModelKey
 from thermoment.results.results import Results
+from thermoment.results.table import Table
 
 
 def published(row: dict[str, Any]) -> int:
@@ -66,14 +69,14 @@ class TestVerdicts:
         assert "whether that head sees standardised features (here: none)" in reasons[0]
         assert "by 17 samples" in reasons[-1]
 
-    def test_significance_is_what_the_test_says(self) -> None:
+    def test_chance_is_what_the_test_says(self) -> None:
         given = results(dataset=MNIST)
         best = max(given["accuracy"][:3], key=lambda row: row["correct"])["model"]
-        for p, wording in ((0.0499, "is established at the 5 % level"), (0.0501, "is not established")):
+        for p, wording in ((0.0499, "that is more than chance"), (0.0501, "that may be chance")):
             for row in given["mcnemar"]:
                 row["p"] = p
             sentence = next(text for text in findings.summary(Results.from_json(given)) if "McNemar" in text)
-            assert f"The best single reservoir is {best} with" in sentence
+            assert f"points more than the best single reservoir, {best} (" in sentence
             assert wording in sentence
 
     def test_nearest_variant(self, tmp_path: Path) -> None:
@@ -84,8 +87,82 @@ class TestVerdicts:
                 row |= {"mean": mean, "range95": [mean - 0.005, mean + 0.005]}
         words = report(tmp_path, given).words
         nearest = "Nearest to the paper is “better”, 0.10 points away (root mean square)"
-        assert "The highest mean is 99.95 %, of K1+K2+K3 in “worse” (SGD readout)." in words
+        assert "The highest mean is 99.95 %, of K1+K2+K3 in “worse” (paper's readout)." in words
         assert f"{nearest}; 10 of its 10 numbers lie inside the range of one more run." in words
+
+
+class TestReadouts:
+    """No number stands without the readout it is of: every accuracy is made unlike every other, then looked up."""
+
+    def given(self, *, trained: bool = True, n_reservoirs: int = 3, baseline: bool = True) -> Results:
+        given = results(K3[:n_reservoirs], trained=trained, baseline=baseline)
+        for number, row in enumerate([*given["accuracy"], *given["baseline"]] if baseline else given["accuracy"]):
+            row |= {"correct": 490 - 3 * number, "accuracy": (490 - 3 * number) / 500}
+        return Results.from_json(given)
+
+    def readout_of(self, found: Results) -> dict[str, Fit]:
+        rows: dict[str, Fit] = {}
+        for share, readout in [
+            *((row.accuracy, row.model.readout) for row in found.accuracy),
+            *((row.accuracy, row.readout) for row in found.baseline),
+        ]:
+            rows |= {formatting.percent(share): readout, formatting.rounded(share, 500): readout}
+        return rows
+
+    @pytest.mark.parametrize("trained", [True, False])
+    @pytest.mark.parametrize("n_reservoirs", [1, 2, 3])
+    def test_every_sentence_names_the_readout_of_its_numbers(self, trained: bool, n_reservoirs: int) -> None:
+        found = self.given(trained=trained, n_reservoirs=n_reservoirs)
+        known, seen = self.readout_of(found), set()
+        for sentence in [findings.headline(found), *findings.summary(found)]:
+            for number in re.findall(r"\d+\.\d+\N{NO-BREAK SPACE}%", sentence):
+                assert formatting.FIT_NAMES[known[number]] in sentence, sentence
+                seen.add(known[number])
+        assert seen == ({"sgd", "converged", "trained", "predicted"} if trained else {"sgd", "converged"})
+
+    @pytest.mark.parametrize("trained", [True, False])
+    def test_numbers_compared_are_of_one_readout(self, trained: bool) -> None:
+        """The sentence on joining: its difference is that of the numbers of the readout it names."""
+        found = self.given(trained=trained)
+        sentence = next(text for text in findings.summary(found) if "the best single reservoir" in text)
+        assert sentence.startswith("With the paper's readout, all three reservoirs together get ")
+        best = max((row for row in found.accuracy[:3]), key=lambda row: row.correct)
+        assert formatting.percent(best.accuracy) in sentence
+
+    def test_the_headline_of_a_run(self) -> None:
+        assert findings.headline(self.given(trained=False)).replace("\N{NO-BREAK SPACE}", " ") == (
+            "All three reservoirs: 94.4 % of 500 test samples; best single K1 98.0 %; raw pixels 86.0 % "
+            "(paper's readout)."
+        )
+
+    def test_the_headline_of_a_trained_machine(self) -> None:
+        assert findings.headline(self.given()).replace("\N{NO-BREAK SPACE}", " ") == (
+            "All three reservoirs, trained with the machine: 86.0 % of 500 test samples; with the paper's readout "
+            "94.4 %; best single K1 98.0 %; raw pixels 84.8 %."
+        )
+
+    def test_a_baseline_with_another_readout_says_so(self) -> None:
+        found = self.given(trained=False)
+        other = replace(found, baseline=found.baseline[1:])
+        assert findings.headline(other).endswith("raw pixels 85.4\N{NO-BREAK SPACE}% (fully fitted readout).")
+
+    def test_the_headline_of_one_reservoir(self) -> None:
+        found = self.given(trained=False, n_reservoirs=1, baseline=False)
+        assert findings.headline(found).replace("\N{NO-BREAK SPACE}", " ") == (
+            "Reservoir K1: 98.0 % of 500 test samples (paper's readout)."
+        )
+
+    def test_heads_of_their_own_are_averaged(self) -> None:
+        """Reservoirs trained one by one have no joined head: their averaged logits are the machine as trained."""
+        given = results(("K1", "K2"), trained=True)
+        for row in given["accuracy"]:
+            if row["readout"] in ("trained", "predicted"):
+                row["fusion"] = "logit"
+        found = Results.from_json(given)
+        row = next(row for row in found.accuracy if row.model.readout == "trained")
+        assert Table.of(found.accuracy).headline == row
+        assert findings.headline(found).startswith("Both reservoirs, trained with the machine: ")
+        assert "with the readout trained with the machine (averaged)" in findings.summary(found)[0]
 
 
 class TestWords:
@@ -93,6 +170,12 @@ class TestWords:
         ("function", "value", "written"),
         [
             (formatting.percent, 0.9695, "96.95\N{NO-BREAK SPACE}%"),
+            (formatting.more, 0.016, "1.60 points more than"),
+            (formatting.more, -0.016, "1.60 points less than"),
+            (formatting.more, -1e-9, "as much as"),
+            (formatting.all_of, ["K1", "K2", "K3"], "All three reservoirs"),
+            (formatting.all_of, ["K1", "K2"], "Both reservoirs"),
+            (formatting.all_of, list("abcdefg"), "All 7 reservoirs"),
             (formatting.points, 0.0013, "+0.13"),
             (formatting.points, -0.0013, "\N{MINUS SIGN}0.13"),
             (formatting.points, -1e-9, "0.00"),

@@ -73,6 +73,7 @@ class TestNumbers:
         for row in paper.TABLE_III.values():
             assert f"|The paper|{row.wrong_a}|{row.wrong_b}|{row.intersection}|{row.union}|{row.jaccard:.4f}" in words
         assert "|The paper|68|55|0.279|" in words
+        assert "|ours, paper's readout|" in words
 
     @pytest.mark.parametrize(
         "given",
@@ -81,21 +82,30 @@ class TestNumbers:
     )
     def test_no_number_of_the_paper_elsewhere(self, tmp_path: Path, given: dict[str, Any]) -> None:
         words = report(tmp_path, given).words
-        assert "so none stand beside these" in words
+        assert "No comparison with the paper: its numbers are for MNIST" in words
         assert "Beside the paper" not in words
-        assert "The paper" not in words.replace("The paper's numbers are for MNIST", "")
+        assert "The paper" not in words
         ours = {row["correct"] for row in given["accuracy"]}
         for count in set(paper.CORRECT.values()) - ours:
             assert str(count) not in words
 
-    def test_three_numbers_come_first(self, tmp_path: Path) -> None:
-        given = results()
+    def test_few_numbers_come_first_each_with_its_readout(self, tmp_path: Path) -> None:
+        given = results(baseline=True)
         joined, averaged = given["accuracy"][6], given["accuracy"][7]
         best = max(given["accuracy"][:3], key=lambda row: row["correct"])
-        tiles = [f"|All joined|{joined['accuracy']:.2%}", f"|Best single, {best['model']}|{best['accuracy']:.2%}"]
-        tiles.append(f"|Averaged logits|{averaged['accuracy']:.2%}")
+        tiles = [
+            f"|{name}|{row['accuracy']:.2%}paper's readout{row['correct']} of 500"
+            for name, row in (
+                ("All three reservoirs", joined),
+                (f"Best single, {best['model']}", best),
+                ("Averaged outputs", averaged),
+                ("Raw pixels", given["baseline"][0]),
+            )
+        ]
         words = report(tmp_path, given).words.replace(" %", "%")
-        assert words.index(tiles[0]) < words.index(tiles[1]) < words.index(tiles[2]) < words.index("All 3 reservoirs")
+        places = [words.index(tile) for tile in tiles]
+        assert places == sorted(places)
+        assert places[-1] < words.index("All three reservoirs classify")
 
     def test_the_highest_count_of_each_readout_is_bold(self, tmp_path: Path) -> None:
         given = results()
@@ -122,18 +132,20 @@ class TestNumbers:
         words = report(tmp_path, given).words
         row = next(row for row in given["accuracy"] if row["readout"] == "trained")
         percent = f"{100 * row['accuracy']:.2f}"
-        assert words.index("As trained") < words.index(percent) < words.index("Best single")
-        assert f"{row['correct']} of {row['total']} test samples correctly: {percent}" in words
+        first = words.index(f"|All three reservoirs|{percent} %trained with the machine{row['correct']} of 500")
+        assert first < words.index("%paper's readout") < words.index("Best single")
+        said = f"{row['correct']} of {row['total']} test samples correctly with the readout trained with the machine"
+        assert f"{said}: {percent}" in words
         assert f"K1+K2+K3|144|{row['correct']}|{percent}|{formatting.percents(row['ci95'])}" in words
         # No head was trained for single reservoirs, so there are no regions of it.
-        assert "Wrong in|SGD|Converged ||K1|" in words
+        assert "Wrong in|Paper's readout|Fully fitted readout ||K1|" in words
 
     def test_one_readout_alone(self, tmp_path: Path) -> None:
         given = results()
         for key in ("accuracy", "mcnemar", "differences", "jaccard", "regions"):
             given[key] = [row for row in given[key] if row["readout"] == "converged"]
         words = report(tmp_path, given).words
-        assert "SGD" not in words
+        assert "paper's readout" not in words.lower()
         assert f"{given['accuracy'][6]['correct']} of 500 test samples" in words
 
 
@@ -141,24 +153,49 @@ class TestShapes:
     def test_one_reservoir(self, tmp_path: Path) -> None:
         words = report(tmp_path, results(("K1",))).words
         assert "Reservoir K1 classifies" in words
+        assert "One Langevin reservoir of 16 nodes" in words
         assert "Best single" not in words
         assert "How reservoirs are put together" not in words
 
     def test_many_reservoirs(self, tmp_path: Path) -> None:
         words = report(tmp_path, results(tuple(f"K{k}" for k in range(1, 6)))).words
-        assert "All 5 reservoirs joined" in words
+        assert "All five reservoirs classify" in words
         assert "48 + 48 + 48 + 48 + 48" in words
 
     def test_zero_errors(self, tmp_path: Path) -> None:
         words = report(tmp_path, results(rate=0.0)).words
-        assert "500 of 500 test samples correctly: 100.00 % (95 % interval 99.24 to 100.00)" in words
-        assert "|K1 and K2|SGD|0|0|0|0|none" in words
-        assert "the difference is not established at the 5 % level (exact McNemar p = 1.0000)" in words
+        assert "500 of 500 test samples correctly with the paper's readout: 100.00 % (95 % interval 99.24 to" in words
+        assert "|K1 and K2|paper's readout|0|0|0|0|none" in words
+        assert "get as much as the best single reservoir, K1 (100.00 %); that may be chance" in words
 
     def test_all_wrong(self, tmp_path: Path) -> None:
         words = report(tmp_path, results(rate=1.0)).words
-        assert "0 of 500 test samples correctly: 0.00 %" in words
-        assert "|K1 and K2|SGD|500|500|500|500|1.0000" in words
+        assert "0 of 500 test samples correctly with the paper's readout: 0.00 %" in words
+        assert "|K1 and K2|paper's readout|500|500|500|500|1.0000" in words
+
+    def test_raw_pixels_stand_beside_the_reservoirs(self, tmp_path: Path) -> None:
+        given = results(baseline=True)
+        page = report(tmp_path, given)
+        one, two = given["baseline"]
+        counts = [
+            f"{row['correct']}|{100 * row['accuracy']:.2f}|{formatting.percents(row['ci95'])}" for row in (one, two)
+        ]
+        assert f"|raw pixels, no reservoir|64|{counts[0]}|{counts[1]}" in page.words
+        gain = 100 * (given["accuracy"][6]["accuracy"] - one["accuracy"])
+        said = f"raw pixels without reservoirs give {100 * one['accuracy']:.2f} %; all reservoirs get {gain:.2f} points"
+        assert f"With the paper's readout, {said} more than that." in page.words
+
+    def test_a_run_is_called_by_its_data(self, tmp_path: Path) -> None:
+        """The experiment is called digits and speaks of digits, but was run on other data."""
+        given = results(dataset=DIGITS | {"name": "wine01", "n_inputs": 13, "n_classes": 3})
+        given |= {"experiment": "digits", "description": "On the 8x8 digits."}
+        page = report(tmp_path, given)
+        head = page.words[: page.words.index("In short")]
+        assert "Classifying wine01" in head
+        assert "classify wine01: 1297 training and 500 test samples of 13 inputs, 3 classes" in head
+        assert "8x8" not in head
+        assert head.count("digits") == 2  # the experiment's name, in the title and above it
+        assert "describes itself so: “On the 8x8 digits.”" in page.words
 
     def test_the_limit_of_many_replicas(self, tmp_path: Path) -> None:
         given = results()
@@ -204,7 +241,8 @@ class TestShapes:
         given["accuracy"] = [r for r in given["accuracy"] if r["readout"] == "converged" or r["model"] == "K1"]
         words = report(tmp_path, given).words
         joined = next(row for row in given["accuracy"] if row["model"] == "K1+K2+K3")
-        assert f"All 3 reservoirs joined classify {joined['correct']} of 500" in words
+        assert f"All three reservoirs classify {joined['correct']} of 500" in words
+        assert "with the fully fitted readout" in words
 
 
 class TestSafety:

@@ -23,7 +23,14 @@ FEW = results(("K1",), orders=(1,))
 
 @pytest.mark.parametrize(
     "given",
-    [FEW, results(dataset=MNIST, repeats=3), results(trained=True), results(rate=0.0), study(), study(DIGITS, 1)],
+    [
+        FEW,
+        results(dataset=MNIST, repeats=3),
+        results(trained=True, baseline=True),
+        results(rate=0.0),
+        study(),
+        study(DIGITS, 1),
+    ],
     ids=["one", "repeats", "trained", "no errors", "study", "one seed"],
 )
 def test_the_same_bytes_after_reading_and_writing(given: dict[str, Any]) -> None:
@@ -36,14 +43,15 @@ def test_the_same_bytes_after_reading_and_writing(given: dict[str, Any]) -> None
 def test_the_keys_and_their_order_are_those_that_are_documented() -> None:
     last = [{"model": "K1", "loss": 0.1, "validation": None, "strongest": 4.0}]
     head = ["experiment", "description", "dataset", "engine", "settings"]
-    given = results(repeats=2) | {"trained": last}
+    given = results(repeats=2, baseline=True) | {"trained": last}
     found = Results.from_json(given).plain()
     assert [*found] == [
         *head,
-        *("clip_count", "error", "trained", "accuracy", "mcnemar", "differences", "jaccard", "regions", "repeats"),
+        *("clip_count", "error", "trained", "accuracy", "mcnemar", "differences", "jaccard", "regions"),
+        *("baseline", "repeats"),
     ]
     assert found["trained"] == last  # an absent validation is null, and stays null
-    assert [*Results.from_json(FEW).plain()] == [key for key in found if key not in ("trained", "repeats")]
+    assert [*Results.from_json(FEW).plain()] == [key for key in found if key not in ("trained", "baseline", "repeats")]
     assert [*StudyResults.from_json(study()).plain()] == [*head, "study"]
     model, pair = ["model", "fusion", "orders", "readout"], ["a", "b", "readout"]
     assert {key: [*found[key][0]] for key in found if isinstance(found[key], list) and key != "trained"} == {
@@ -55,6 +63,7 @@ def test_the_keys_and_their_order_are_those_that_are_documented() -> None:
         "differences": [*pair, "difference", "ci95"],
         "jaccard": [*pair, "wrong_a", "wrong_b", "intersection", "union", "jaccard"],
         "regions": ["readout", "wrong", "count"],
+        "baseline": ["model", "readout", "correct", "total", "accuracy", "ci95"],
         "repeats": [*model, "total", "correct", "mean", "sd", "ci95", "range95"],
     }
 

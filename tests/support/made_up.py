@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from thermoment.results.analysis import analyse, summarise
+from thermoment.results.analysis import baseline as baseline_row
 from thermoment.results.naming import Fit, ModelKey, paper_models
 from thermoment.results.node import N_PATHS, N_REPLICAS, N_STATES, NodeSample
-from thermoment.results.results import Analysis, DatasetFacts, Results, StudyResults, Variant
+from thermoment.results.results import Analysis, Baseline, DatasetFacts, Results, StudyResults, Variant
 
 K3 = ("K1", "K2", "K3")
 MNIST = {"name": "mnist", "n_train": 60_000, "n_test": 10_000, "n_inputs": 784, "n_classes": 10, "sha256": "ab" * 32}
@@ -62,6 +63,13 @@ def settings(names: Sequence[str], orders: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def raw_pixels(readout: Fit, total: int) -> Baseline:
+    """A classifier without reservoirs that gets every tenth sample wrong, by SGD every ninth."""
+    labels = np.arange(total)
+    step = 9 if readout == "sgd" else 10
+    return baseline_row("raw pixels", readout, labels, np.where(labels % step == 0, labels + 1, labels))
+
+
 def results(
     names: Sequence[str] = K3,
     dataset: dict[str, Any] = DIGITS,
@@ -70,6 +78,7 @@ def results(
     orders: Sequence[int] = (1, 2, 4),
     repeats: int = 0,
     trained: bool = False,
+    baseline: bool = False,
 ) -> dict[str, Any]:
     """A results.json, parsed: plain dicts and lists that a test may change."""
     total = dataset["n_test"]
@@ -82,6 +91,7 @@ def results(
         clip_count=0,
         error=None,
         **vars(numbers(names, total, rate, 0, orders, trained=trained)),
+        baseline=(raw_pixels("sgd", total), raw_pixels("converged", total)) if baseline else (),
         repeats=summarise([numbers(names, total, rate, seed, orders).accuracy for seed in range(repeats)])
         if repeats
         else (),

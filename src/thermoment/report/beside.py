@@ -58,14 +58,18 @@ def sentence(results: Results) -> str:
     compared = compare(results)
     if not compared:
         return (
-            "The paper's numbers are for MNIST with 60000 training and 10000 test images and its three reservoirs, so "
-            "none stand beside these."
+            "No comparison with the paper: its numbers are for MNIST with 60000 training and 10000 test images and its "
+            "three reservoirs."
         )
     inside = sum((row.over_seeds or row.verdict) == "inside" for row in compared)
     repeated = compared[0].over_seeds is not None
     what = f"the 95 % range of one more run over {results.n_repeats} seeds" if repeated else "our 95 % intervals"
     joined = next((row for row in compared if row.name == paper.JOINED.name), None)
-    first = f"The paper reports {joined.paper} for all joined, {joined.verdict} our interval. " if joined else ""
+    first = (
+        f"The paper reports {joined.paper} for all three, {joined.verdict} our interval with its readout. "
+        if joined
+        else ""
+    )
     return f"{first}Of its {len(compared)} accuracies, {inside} lie inside {what}."
 
 

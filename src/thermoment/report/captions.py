@@ -57,8 +57,9 @@ def _errors(results: Results) -> Caption:
     singles = [row for model in table.singles if (row := table.get(model, fit))]
     sizes = listing([f"{row.model.name} {row.total - row.correct}" for row in singles])
     bars = (
-        "Test errors of every model in per cent, with Wilson's 95 % intervals and the accuracy beside each bar; "
-        "“all” stands for all reservoirs, “logits” for averaged logits"
+        "Test errors of every model in per cent, as bars with Wilson's 95 % intervals and the accuracy at the right; "
+        "the same model with another readout is a mark on its bar. “All” stands for all reservoirs, “averaged” "
+        "for the mean output of one readout per reservoir"
     )
     if len(singles) < 2:
         return Caption(f"{bars}.", f"Bar chart of test errors; wrong test samples: {sizes}.")
@@ -66,7 +67,7 @@ def _errors(results: Results) -> Caption:
     if len(singles) > 3:
         sets = "dots say which reservoirs, bars how many samples exactly these get wrong"
     return Caption(
-        f"(a) Test samples that each single reservoir gets wrong ({FIT_NAMES[fit]} readout): {sets}. (b) Jaccard "
+        f"(a) Test samples that each single reservoir gets wrong ({FIT_NAMES[fit]}): {sets}. (b) Jaccard "
         f"overlap of wrong sets: wrong in both over wrong in either. (c) {bars}.",
         "Diagram of error sets, matrix of overlaps and bar chart of test errors; the tables of this page hold every "
         f"number. Wrong test samples: {sizes}.",

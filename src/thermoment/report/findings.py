@@ -1,35 +1,70 @@
-"""What the numbers of a run say, in sentences that hold for any machine and data set; the paper's are in beside.py."""
+"""What the numbers of a run say, in sentences that hold for any machine and data set; the paper's are in beside.py.
 
+Every sentence that states an accuracy names the readout it is of.
+"""
+
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from thermoment.report.formatting import (
     FIT_NAMES,
+    all_of,
     listing,
+    more,
     percent,
     percents,
-    points,
     points_interval,
     probability,
+    rounded,
     scientific,
 )
 from thermoment.results.naming import Fit
-from thermoment.results.results import Accuracy, Results, StudyResults
+from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
 from thermoment.results.table import Table
 
 _LEVEL = 0.05
+_WITH: Mapping[Fit, str] = {
+    "sgd": "with the paper's readout",
+    "converged": "with the fully fitted readout",
+    "trained": "with the readout trained with the machine",
+    "predicted": "with the readout trained with the machine, without sampling noise",
+}
+
+
+def headline(results: Results) -> str:
+    """The run in one sentence: all reservoirs, the best single one, and what a readout gets without any."""
+    table = Table.of(results.accuracy)
+    row, fit = table.headline, table.main
+    own = row.model.readout
+    said = [f"{all_of(row.model.reservoirs)}{'' if own == fit else f', {FIT_NAMES[own]}'}: {_of(row)} test samples"]
+    if own != fit and (joined := table.get(table.joined, fit)):
+        said.append(f"{_WITH[fit]} {_share(joined)}")
+    if (best := table.best_single(fit)) and len(row.model.reservoirs) > 1:
+        said.append(f"best single {best.model.name} {_share(best)}")
+    said += [f"{raw.model} {_share(raw)}" for raw in results.baseline if raw.readout == fit]
+    said[-1] += "" if own != fit else f" ({FIT_NAMES[fit]})"
+    if not any(raw.readout == fit for raw in results.baseline):
+        said += [f"{raw.model} {_share(raw)} ({FIT_NAMES[raw.readout]})" for raw in results.baseline]
+    return "; ".join(said) + "."
 
 
 def summary(results: Results) -> list[str]:
     """What was classified correctly, in a few plain sentences, the most important first."""
     table = Table.of(results.accuracy)
-    return [_headline(table), *_joining(results, table), *_orders(table)]
+    return [
+        *_whole(table),
+        *_joining(results, table),
+        *_without_reservoirs(results, table),
+        *_averaging(table),
+        *_orders(table),
+    ]
 
 
 def machine(results: Results) -> str:
     """Where the moments come from, and how good they are."""
     n_replicas = results.settings["protocol"]["n_replicas"]
-    how = "in the limit of infinitely many replicas" if n_replicas == float("inf") else f"from {n_replicas} replicas"
+    how = "in the limit of infinitely many replicas" if n_replicas == math.inf else f"from {n_replicas} replicas"
     text = f"Moments come from the {results.engine} engine, {how}"
     if results.error:
         parts = [f"{scientific(value)} in m{p}" for p, value in results.error.items()]
@@ -56,48 +91,71 @@ def highest(part: Mapping[str, Any]) -> str:
         if cell
     ]
     mean, variant, name = max(tops, key=lambda top: top[0])
-    return f"The highest mean is {percent(mean)}, of {name} in “{variant}” ({FIT_NAMES[part['fit']]} readout)."
+    return f"The highest mean is {percent(mean)}, of {name} in “{variant}” ({FIT_NAMES[part['fit']]})."
 
 
-def _headline(table: Table[Accuracy]) -> str:
-    rows, names = table.rows[table.joined], table.joined.reservoirs
-    several = len(names) > 1
-    who = f"All {len(names)} reservoirs joined classify" if several else f"Reservoir {names[0]} classifies"
-    first: Fit = "trained" if "trained" in rows else table.main
-    row = rows[first]
-    text = (
-        f"{who} {row.correct} of {row.total} test samples correctly: {percent(row.accuracy)} "
-        f"(95 % interval {percents(row.ci95)})"
+def _share(row: Accuracy | Baseline) -> str:
+    return rounded(row.accuracy, row.total)
+
+
+def _of(row: Accuracy) -> str:
+    return f"{_share(row)} of {row.total}"
+
+
+def _whole(table: Table[Accuracy]) -> list[str]:
+    """All reservoirs together, with each of their readouts."""
+    row = table.headline
+    verb = "classify" if len(row.model.reservoirs) > 1 else "classifies"
+    averaged = " (averaged)" if row.model.fusion == "logit" else ""
+    first = (
+        f"{all_of(row.model.reservoirs)} {verb} {row.correct} of {row.total} test samples correctly "
+        f"{_WITH[row.model.readout]}{averaged}: {percent(row.accuracy)} (95 % interval {percents(row.ci95)})."
     )
-    if first == "trained":
-        text += f" with the head {'they were' if several else 'it was'} trained with"
-    others: dict[Fit, str] = {
-        "predicted": f"{'their' if several else 'its'} moments without sampling predict",
-        "sgd": "with the paper's readout fitted to the finished machine,",
-        "converged": "with the readout fitted to convergence,",
-    }
-    parts = [f"{words} {percent(rows[f].accuracy)}" for f, words in others.items() if f in rows and f != first]
-    return "; ".join([text, *parts]) + "."
+    others = [
+        f"{percent(other.accuracy)} {_WITH[fit]}" for fit, other in table.rows[table.joined].items() if other != row
+    ]
+    who = "They get" if len(row.model.reservoirs) > 1 else "It gets"
+    return [first, f"{who} {listing(others)}."] if others else [first]
 
 
 def _joining(results: Results, table: Table[Accuracy]) -> list[str]:
-    fit, sentences = table.main, []
+    """Whether several reservoirs are better than the best of them."""
+    fit = table.main
     best = table.best_single(fit)
     if best is None or len(table.joined.reservoirs) < 2:
         return []
     key = best.model.name, fit
     test = next((row for row in results.mcnemar if (row.a, row.readout) == key), None)
     gain = next((row for row in results.differences if (row.a, row.readout) == key), None)
-    if test and gain:
-        proof = "is established" if test.p < _LEVEL else "is not established"
-        sentences.append(
-            f"The best single reservoir is {best.model.name} with {percent(best.accuracy)}. Joining all changes that "
-            f"by {points(gain.difference)} points (95 % interval {points_interval(gain.ci95)}); the difference "
-            f"{proof} at the 5 % level (exact McNemar p = {probability(test.p)})."
-        )
-    if row := table.get(table.averaged, fit):
-        sentences.append(f"Averaging the logits of one readout per reservoir gives {percent(row.accuracy)}.")
-    return sentences
+    if test is None or gain is None:
+        return []
+    chance = "that is more than chance" if test.p < _LEVEL else "that may be chance"
+    return [
+        f"{_WITH[fit].capitalize()}, {all_of(table.joined.reservoirs).lower()} together get {more(gain.difference)} "
+        f"the best single reservoir, {best.model.name} ({percent(best.accuracy)}); {chance} (95 % interval "
+        f"{points_interval(gain.ci95)} points, exact McNemar p = {probability(test.p)})."
+    ]
+
+
+def _without_reservoirs(results: Results, table: Table[Accuracy]) -> list[str]:
+    """What the same readout gets from the raw inputs, and what the reservoirs add to that."""
+    fit = table.main
+    raw = next((row for row in results.baseline if row.readout == fit), None)
+    if raw is None:
+        return []
+    gain = table.rows[table.joined][fit].accuracy - raw.accuracy
+    who = "all reservoirs get" if len(table.joined.reservoirs) > 1 else "the reservoir gets"
+    return [
+        f"{_WITH[fit].capitalize()}, {raw.model} without reservoirs give {percent(raw.accuracy)}; {who} "
+        f"{more(gain)} that."
+    ]
+
+
+def _averaging(table: Table[Accuracy]) -> list[str]:
+    row = table.get(table.averaged, table.main)
+    if row is None:
+        return []
+    return [f"Averaging the outputs of one readout per reservoir gives {percent(row.accuracy)} {_WITH[table.main]}."]
 
 
 def _orders(table: Table[Accuracy]) -> list[str]:
@@ -105,4 +163,4 @@ def _orders(table: Table[Accuracy]) -> list[str]:
     if len(steps) < 2:
         return []
     parts = [f"{', '.join(f'm{p}' for p in row.model.orders)}: {percent(row.accuracy)}" for row in steps]
-    return [f"By moment orders read, {'; '.join(parts)}."]
+    return [f"By the moments that are read, {_WITH[table.main]}: {'; '.join(parts)}."]

@@ -1,9 +1,25 @@
 """How numbers are written for people: per cents, intervals, differences, probabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-FIT_NAMES = {"sgd": "SGD", "converged": "Converged", "trained": "Trained", "predicted": "Predicted"}
+from thermoment.results.naming import Fit
+
+FIT_NAMES: Mapping[Fit, str] = {
+    "sgd": "paper's readout",
+    "converged": "fully fitted readout",
+    "trained": "trained with the machine",
+    "predicted": "without sampling noise",
+}
 """What the readouts are called."""
+FIT_MEANINGS: Mapping[Fit, str] = {
+    "sgd": "linear, fitted to the moments by SGD with the paper's steps",
+    "converged": "linear, the same loss minimised to its end",
+    "trained": "linear, trained together with the reservoirs",
+    "predicted": "the readout trained with the machine, on moments computed without sampling",
+}
+_NUMBERS = {2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+_FEW = 1000
+"""Test samples below which a second decimal of a per cent says nothing."""
 MINUS = "\N{MINUS SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -11,6 +27,18 @@ _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 def percent(share: float) -> str:
     """0.9695 as "96.95 %"."""
     return f"{100 * share:.2f}\N{NO-BREAK SPACE}%"
+
+
+def rounded(share: float, total: int) -> str:
+    """0.94 of 500 as "94.0 %", of 10000 as "94.00 %": no more decimals than `total` samples can tell."""
+    return f"{100 * share:.{1 if total <= _FEW else 2}f}\N{NO-BREAK SPACE}%"
+
+
+def all_of(names: Sequence[str]) -> str:
+    """("K1", "K2", "K3") as "All three reservoirs"; one name as "Reservoir K1"."""
+    if len(names) == 1:
+        return f"Reservoir {names[0]}"
+    return f"{_NUMBERS.get(len(names), f'All {len(names)}')} reservoirs"
 
 
 def percents(interval: Sequence[float]) -> str:
@@ -26,6 +54,13 @@ def points(difference: float) -> str:
 def points_interval(interval: Sequence[float]) -> str:
     """(-0.0009, 0.0035) as "-0.09 to +0.35" with a true minus."""
     return " to ".join(points(end) for end in interval)
+
+
+def more(difference: float) -> str:
+    """0.016 as "1.60 points more than", -0.016 as "1.60 points less than", 0 as "as much as"."""
+    if not signed(f"{100 * difference:+.2f}").strip("0."):
+        return "as much as"
+    return f"{100 * abs(difference):.2f} points {'more' if difference > 0 else 'less'} than"
 
 
 def probability(p: float) -> str:

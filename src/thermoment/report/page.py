@@ -13,7 +13,8 @@ from thermoment.report import beside, findings, formatting
 from thermoment.report.captions import captions
 from thermoment.report.tables import run_tables, settings_tables, study_tables
 from thermoment.results import paper
-from thermoment.results.results import Accuracy, Results, StudyResults, load
+from thermoment.results.naming import Fit
+from thermoment.results.results import Accuracy, Baseline, Results, StudyResults, load
 from thermoment.results.table import Table
 
 
@@ -52,6 +53,7 @@ def page(results: Results | StudyResults, images: dict[str, str]) -> str:
         images=images,
         captions=captions(results),
         fit_names=formatting.FIT_NAMES,
+        machine=_machine(results),
         next_figure=count(1).__next__,
         next_table=count(1).__next__,
         paper=paper,
@@ -82,23 +84,25 @@ def _run(results: Results) -> dict[str, Any]:
         "compared": compared,
         "table": table,
         "tables": tables,
-        "tiles": _tiles(table),
+        "tiles": _tiles(results, table),
+        "readouts": [(formatting.FIT_NAMES[fit], formatting.FIT_MEANINGS[fit]) for fit in table.fits],
         "n_repeats": results.n_repeats,
     }
 
 
-def _tiles(table: Table[Accuracy]) -> list[dict[str, Any]]:
-    """The three numbers to see first."""
-    fit, joined = table.main, table.joined
-    trained, best = table.get(joined, "trained"), table.best_single(fit)
-    several = len(joined.reservoirs) > 1
-    name = "As trained" if trained else "All joined" if several else joined.name
-    tiles = [(name, trained or table.rows[joined][fit])]
-    if several and best:
-        tiles.append((f"Best single, {best.model.name}", best))
+def _tiles(results: Results, table: Table[Accuracy]) -> list[dict[str, Any]]:
+    """The numbers to see first, each with the readout it is of."""
+    fit, joined, first = table.main, table.joined, table.headline
+    everything, several = formatting.all_of(joined.reservoirs), len(joined.reservoirs) > 1
+    tiles: list[tuple[str, Fit, Accuracy | Baseline]] = [(everything, first.model.readout, first)]
+    if first.model.readout != fit:
+        tiles.append((everything, fit, table.rows[joined][fit]))
+    if several and (best := table.best_single(fit)):
+        tiles.append((f"Best single, {best.model.name}", fit, best))
     if several and (averaged := table.get(table.averaged, fit)):
-        tiles.append(("Averaged logits", averaged))
-    return [{"name": name, "row": row} for name, row in tiles]
+        tiles.append(("Averaged outputs", fit, averaged))
+    tiles += [(raw.model.capitalize(), raw.readout, raw) for raw in results.baseline[:1]]
+    return [{"name": name, "readout": formatting.FIT_NAMES[of], "row": row} for name, of, row in tiles]
 
 
 def _study(results: StudyResults) -> dict[str, Any]:
@@ -110,6 +114,18 @@ def _study(results: StudyResults) -> dict[str, Any]:
         "summary": [findings.study(results), *said],
         "parts": parts,
     }
+
+
+def _machine(results: Results | StudyResults) -> str:
+    """What was done to which data, for the head of the page."""
+    sizes = [reservoir["n_nodes"] for reservoir in results.settings["reservoirs"]]
+    each = f"{sizes[0]} nodes" if len(set(sizes)) == 1 else f"{formatting.listing([str(n) for n in sizes])} nodes"
+    count = f"{len(sizes)} Langevin reservoirs" if len(sizes) > 1 else "One Langevin reservoir"
+    data = results.dataset
+    return (
+        f"{count} of {each} classify {data.name}: {data.n_train} training and {data.n_test} test samples of "
+        f"{data.n_inputs} inputs, {data.n_classes} classes; simulated by {results.engine}."
+    )
 
 
 def _inline(path: Path) -> str:

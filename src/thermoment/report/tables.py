@@ -9,7 +9,7 @@ from thermoment.report.beside import place
 from thermoment.report.formatting import FIT_NAMES, probability
 from thermoment.results import paper
 from thermoment.results.naming import Fit, ModelKey
-from thermoment.results.results import Accuracy, Overlap, PairedTest, Results, StudyResults, Summary, Variant
+from thermoment.results.results import Accuracy, Baseline, Overlap, PairedTest, Results, StudyResults, Summary, Variant
 from thermoment.results.table import Table
 
 
@@ -17,7 +17,7 @@ from thermoment.results.table import Table
 class Cell:
     """One model's accuracy with one readout."""
 
-    row: Accuracy | None
+    row: Accuracy | Baseline | None
     best: bool = False
     note: str = ""
 
@@ -60,7 +60,7 @@ def run_tables(results: Results) -> dict[str, Any]:
     return {
         "as_trained": [line(model, as_trained) for model in table.models("trained")],
         "as_trained_fits": as_trained,
-        "reservoirs": _bold_best([lines[model] for model in table.ablation]),
+        "reservoirs": [*_bold_best([lines[model] for model in table.ablation]), *_without_reservoirs(results, table)],
         "fusion": _fusion(table, lines, published),
         "orders": [lines[model] for model in table.orders],
         "overlaps": _overlaps(results, published),
@@ -136,6 +136,16 @@ def _bold_best(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
+def _without_reservoirs(results: Results, table: Table[Accuracy]) -> list[Line]:
+    """The same readouts of the raw inputs."""
+    lines = []
+    for name in dict.fromkeys(raw.model for raw in results.baseline):
+        found = {raw.readout: raw for raw in results.baseline if raw.model == name}
+        cells = [Cell(found.get(fit)) for fit in table.refitted]
+        lines.append(Line(f"{name}, no reservoir", str(results.dataset.n_inputs), None, cells))
+    return lines
+
+
 def _fusion(table: Table[Accuracy], lines: Mapping[ModelKey, Line], published: paper.Beside) -> list[Line]:
     """The best single reservoir, which may be another for each readout; averaged logits; all joined."""
     if len(table.joined.reservoirs) < 2:
@@ -152,7 +162,7 @@ def _fusion(table: Table[Accuracy], lines: Mapping[ModelKey, Line], published: p
 
 def _overlaps(results: Results, published: paper.Beside) -> list[Group]:
     groups = []
-    for (a, b), rows in _by_pair(results.jaccard).items():
+    for (a, b), rows in _by_pair(results.jaccard, published).items():
         known = published.overlap(a, b)
         theirs = [{"source": "The paper", **known._asdict()}] if known else []
         groups.append(Group([*theirs, *rows], a=a, b=b))
@@ -162,7 +172,7 @@ def _overlaps(results: Results, published: paper.Beside) -> list[Group]:
 def _tests(results: Results, published: paper.Beside) -> list[Group]:
     gains = {(row.a, row.b, row.readout): row for row in results.differences}
     groups = []
-    for (a, b), rows in _by_pair(results.mcnemar).items():
+    for (a, b), rows in _by_pair(results.mcnemar, published).items():
         for row in rows:
             gain = gains.get((a, b, row["readout"]))
             row |= {"p": probability(row["p"]), "difference": None, "ci95": None} | (vars(gain) if gain else {})
@@ -173,11 +183,14 @@ def _tests(results: Results, published: paper.Beside) -> list[Group]:
     return groups
 
 
-def _by_pair(rows: Sequence[Overlap] | Sequence[PairedTest]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _by_pair(
+    rows: Sequence[Overlap] | Sequence[PairedTest], published: paper.Beside
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Rows of the same two models, with the readout's name as their source."""
+    ours = "ours, " if published else ""
     pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        pairs.setdefault((row.a, row.b), []).append({"source": FIT_NAMES[row.readout], **vars(row)})
+        pairs.setdefault((row.a, row.b), []).append({"source": ours + FIT_NAMES[row.readout], **vars(row)})
     return pairs
 
 

@@ -1,63 +1,132 @@
-"""What a person sees of a run on a terminal: tables of its results, of its settings, of what it would cost."""
+"""What a person sees of a run on a terminal: a sentence and tables of its results, its settings, what it would cost.
+
+Tables fit the terminal: a cell that is too long goes on in the next line, none is cut off.
+"""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from rich.console import Console, RenderableType
 from rich.table import Table as Printed
 from rich.text import Text
 
-from thermoment.report.formatting import duration
-from thermoment.results.naming import ModelKey
-from thermoment.results.results import Results, StudyResults
+from thermoment.report import findings
+from thermoment.report.formatting import FIT_MEANINGS, FIT_NAMES, duration, percents, rounded
+from thermoment.report.tables import written
+from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, all_orders, moments, plain_name
+from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
 from thermoment.results.table import Table
 
+_LOG_WIDTH = 200
+"""of what does not go to a terminal"""
+_HEADS: Mapping[Fit, str] = {
+    "sgd": "paper's\nreadout",
+    "converged": "fully fitted\nreadout",
+    "trained": "trained with\nthe machine",
+    "predicted": "without\nsampling noise",
+}
+"""FIT_NAMES in two lines, for the head of a column."""
 
-def result_tables(results: Results | StudyResults) -> Iterator[Printed]:
-    """The accuracies of a run, one row a model with its readouts side by side; of a study, one row a variant."""
-    dataset = results.dataset
-    title = f"{results.experiment}: {dataset.name} {dataset.n_train}/{dataset.n_test}, {results.engine}"
+
+def console() -> Console:
+    """Where results go: stdout, as wide as the terminal, and wide enough for any table elsewhere."""
+    found = Console(highlight=False)
+    if not found.is_terminal:
+        found.width = _LOG_WIDTH
+    return found
+
+
+def show(items: Iterable[RenderableType]) -> None:
+    """Prints sentences and tables, with an empty line between."""
+    where = console()
+    for number, item in enumerate(items):
+        if number:
+            where.print()
+        where.print(item)
+
+
+def result(results: Results | StudyResults, width: int) -> Iterator[RenderableType]:
+    """A run in one sentence, then every model's accuracy in tables no wider than `width` where that can be."""
     if isinstance(results, StudyResults):
-        yield _study(title, results)
+        yield from _study(results)
         return
     found = Table.of(results.accuracy)
-    head = ["model", "joined by", "moments", "features"]
-    body: list[list[str]] = []
-    for model, rows in found.rows.items():
-        n_features = next(iter(rows.values())).n_features
-        cells = [model.name, model.fusion, ", ".join(f"m{p}" for p in model.orders), str(n_features)]
-        for fit in found.fits:
-            if (row := rows.get(fit)) is None:
-                cells += ["", "", ""]
-                continue
-            low, high = row.ci95
-            cells += [f"{row.correct}/{row.total}", f"{row.accuracy:.2%}", f"{low:.2%} to {high:.2%}"]
-        body.append(cells)
-    yield table(title, [*head, *(name for fit in found.fits for name in (fit, "", "95 %"))], body)
+    data = results.dataset
+    about = f"{data.name}: {data.n_train} training and {data.n_test} test samples, simulated by {results.engine}."
+    yield Text(f"{findings.headline(results)}\n{about}")
+    trained: list[Fit] = [fit for fit in found.fits if fit not in REFITTED]
+    if trained:
+        yield _accuracies(found, trained, width)
+    if found.refitted:
+        yield _accuracies(found, found.refitted, width, results.baseline)
+    legend = [f"{FIT_NAMES[fit]} ({FIT_MEANINGS[fit]})" for fit in found.fits]
+    if found.averaged:
+        legend.append("averaged (the mean output of one readout per reservoir)")
+    yield Text("Readouts: " + "; ".join(legend) + ".")
+    if results.clip_count:
+        yield Text(f"{results.clip_count} updates were clipped to |x| <= {results.settings['protocol']['clip']:g}.")
 
 
-def _study(title: str, results: StudyResults) -> Printed:
-    """Mean and deviation over seeds of the correct answers: variants down, models across."""
+def _accuracies(found: Table[Accuracy], fits: Sequence[Fit], width: int, baseline: Sequence[Baseline] = ()) -> Printed:
+    """Models down, readouts across: correct answers and per cent, with intervals where they fit into `width`."""
+    lines: list[tuple[str, str, Mapping[Fit, Accuracy | Baseline]]] = [
+        (plain_name(model), moments(model), rows) for model, rows in found.rows.items() if rows.keys() & set(fits)
+    ]
+    for name in dict.fromkeys(raw.model for raw in baseline):
+        lines.append((name, "", {raw.readout: raw for raw in baseline if raw.model == name}))
+    for intervals in (True, False):
+        head, body = ["model", "moments"], [[name, read] for name, read, _ in lines]
+        for fit in fits:
+            head += [_HEADS[fit], "95 %"] if intervals else [_HEADS[fit]]
+            for cells, (_, _, rows) in zip(body, lines, strict=True):
+                row = rows.get(fit)
+                cells.append(f"{row.correct}  {rounded(row.accuracy, row.total)}" if row else "")
+                if intervals:
+                    cells.append(percents(row.ci95) if row else "")
+        if _width(head, body) <= width:
+            break
+    return table("", head, body)
 
-    def label(model: ModelKey) -> str:
-        parts = [model.name, "logit" if model.fusion == "logit" else "", ",".join(f"m{p}" for p in model.orders)]
-        return " ".join(filter(None, [*parts, "" if model.readout == "sgd" else model.readout]))
 
-    models = list(dict.fromkeys(row.model for variant in results.study for row in variant.accuracy))
+def _width(head: Iterable[str], body: Iterable[Iterable[str]]) -> int:
+    """Columns that a table takes when no cell is wrapped, two spaces apart."""
+    columns = list(zip(head, *body, strict=True))
+    return sum(max(len(line) for cell in column for line in cell.split("\n")) + 2 for column in columns) - 2
+
+
+def _study(results: StudyResults) -> Iterator[RenderableType]:
+    """Mean and deviation over seeds of all reservoirs and of the best single one: variants down, readouts across."""
+    yield Text(findings.study(results))
+    found = Table.of(row for variant in results.study for row in variant.accuracy)  # its rows are those of one variant
+    columns = [(f"{found.joined.name}\n{_HEADS[fit]}", [replace(found.joined, readout=fit)]) for fit in found.fits]
+    if len(found.singles) > 1:
+        singles = [replace(model, readout=found.fits[0]) for model in found.singles]
+        columns.append((f"best single\n{_HEADS[found.fits[0]]}", singles))
     body = []
     for variant in results.study:
-        rows = [variant.row(model) for model in models]
-        body.append([variant.variant, *(f"{row.mean:.2%} ± {row.sd or 0:.2%}" if row else "" for row in rows)])
-    return table(title, ["variant", *map(label, models)], body)
+        cells = [variant.variant]
+        for _, models in columns:
+            rows = [row for model in models if (row := variant.row(model))]
+            best = max(rows, key=lambda row: row.mean, default=None)
+            spread = "" if best is None or best.sd is None else f" ± {100 * best.sd:.2f}"
+            cells.append("" if best is None else f"{100 * best.mean:.2f}{spread}")
+        body.append(cells)
+    yield table("test accuracy in per cent", ["variant", *(name for name, _ in columns)], body)
+    yield Text("The report has every model.")
 
 
 def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Printed:
     """A table with numbers to the right and words to the left. Brackets in a cell are no markup."""
-    rows = [list(row) for row in body]
-    made = Printed(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    head, rows = list(head), [list(row) for row in body]
+    made = Printed(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    made.header_style = "bold"
+    lines = max(name.count("\n") for name in head)
     for number, name in enumerate(head):
         numbers = all(not row[number] or row[number][0] in "0123456789+-" for row in rows)
-        made.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
+        low = "\n" * (lines - name.count("\n")) + name  # heads stand on the line above the first row
+        made.add_column(Text(low), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         made.add_row(*map(Text, row))
     return made
@@ -73,7 +142,7 @@ def rows(plan: Mapping[str, Any]) -> dict[str, str]:
     sampled = "" if math.isinf(plan["node_steps"]) else f"{plan['node_steps']:.2e}"
     return {
         "images through a reservoir": f"{plan['n_images']:,}",
-        "node-steps, if sampled": sampled or "infinitely many replicas: only meanfield",
+        "node-steps (updates of one node), if sampled": sampled or "infinitely many replicas: only meanfield",
         "epochs of training, times reservoirs": f"{plan['epochs']:,}",
         "readouts": f"{plan['n_readouts']:,}",
         "chunks of features": f"{plan['chunks']:,}",
@@ -81,22 +150,42 @@ def rows(plan: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def setting_rows(found: Mapping[str, Any]) -> list[list[str]]:
-    """Setting, its value in a, its value in b."""
-    return [[key, *map(str, values)] for key, values in found["settings"].items()]
+def comparison(found: Mapping[str, Any], a: str, b: str) -> Iterator[RenderableType]:
+    """Two runs called a and b: their headlines, every model of either, and the settings that differ."""
+    head = found["headline"]
+    said = []
+    for name, side, total, key in zip((a, b), "ab", found["total"], head["models"], strict=True):
+        model = ModelKey.parse(key)
+        said.append(f"{name}: {head[side]} of {total} correct ({plain_name(model)}, {FIT_NAMES[model.readout]})")
+    test = "Not the same test samples, so no test." if head["p"] is None else f"Exact McNemar p = {head['p']:.3g}."
+    yield Text(f"{'; '.join(said)}. {test}")
+    rows = {ModelKey.parse(row["model"]): row for row in found["accuracy"]}
+    full = all_orders(rows)
+    for fit in FITS:
+        body = []
+        for model, row in rows.items():
+            if model.readout == fit:
+                name = plain_name(model) if model.orders == full else f"{plain_name(model)} ({moments(model)})"
+                counts = [row["a"], row["b"]]
+                missing = [run for run, count in zip((b, a), counts, strict=True) if count is None]
+                change = f"only in {missing[0]}" if missing else f"{row['b'] - row['a']:+d}"
+                p = "" if row["p"] is None else f"{row['p']:.3g}"
+                body.append([name, *("" if count is None else str(count) for count in counts), change, p])
+        if body:
+            yield table(FIT_NAMES[fit], ("correct", a, b, "change", "p"), body)
+    settings = [
+        [key.removeprefix("settings."), *("not set" if v is None else written(key.split(".")[-1], v) for v in values)]
+        for key, values in found["settings"].items()
+    ]
+    if settings:
+        yield table("settings that differ", ("", a, b), settings)
 
 
-def accuracy_rows(found: Mapping[str, Any]) -> list[list[str]]:
-    """Model, correct in a, correct in b, their difference, p."""
+def places(found: Iterable[tuple[str, str, bool, str]]) -> list[list[str]]:
+    """Data set, where it may be, and whether it is there: from (name, where, present, note)."""
     return [
-        [
-            row["model"],
-            str(row["a"]),
-            str(row["b"]),
-            f"{row['b'] - row['a']:+d}",
-            "" if row["p"] is None else f"{row['p']:.3g}",
-        ]
-        for row in found["accuracy"]
+        [name, where, f"here: {note}" if present else "would be downloaded" if note == "not asked" else note]
+        for name, where, present, note in found
     ]
 
 

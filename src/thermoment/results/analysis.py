@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
 from thermoment.results.naming import FITS, Fit, ModelKey
-from thermoment.results.results import Accuracy, Analysis, Difference, Overlap, PairedTest, Region, Summary
+from thermoment.results.results import Accuracy, Analysis, Baseline, Difference, Overlap, PairedTest, Region, Summary
 from thermoment.results.statistics import Interval, Pair, spread, wilson
 from thermoment.results.table import Table
 
@@ -52,6 +52,15 @@ def analyse(
             jaccard.append(Overlap(*who, *counts, pair.jaccard))
         regions += _regions(fit, {model.name: wrong[replace(model, readout=fit)] for model in _singles(table, fit)})
     return Analysis(tuple(accuracy), tuple(mcnemar), tuple(differences), tuple(jaccard), tuple(regions))
+
+
+def baseline(name: str, readout: Fit, labels: Labels, predicted: Labels) -> Baseline:
+    """What a classifier without reservoirs got right. labels, predicted: (S,); `name` says what it reads."""
+    truth, found = _integers("labels", labels), _integers("predicted", predicted)
+    if found.shape != truth.shape:
+        raise ValueError(f"Argument `predicted` must have shape {truth.shape}, but has shape {found.shape}.")
+    correct, total = int(np.count_nonzero(found == truth)), len(truth)
+    return Baseline(name, readout, correct, total, correct / total, wilson(correct, total))
 
 
 def summarise(repeats: Sequence[Sequence[Accuracy]]) -> tuple[Summary, ...]:

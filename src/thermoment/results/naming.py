@@ -92,6 +92,16 @@ def label(model: ModelKey, full: tuple[int, ...]) -> str:
     return f"{model.name} ({', '.join(marks)})" if marks else model.name
 
 
+def plain_name(model: ModelKey) -> str:
+    """The reservoirs, and whether their readouts are averaged: "K1+K2+K3, averaged"."""
+    return f"{model.name}, averaged" if model.fusion == "logit" else model.name
+
+
+def moments(model: ModelKey) -> str:
+    """The moments that a model reads: "m1, m2, m4"."""
+    return ", ".join(f"m{p}" for p in model.orders)
+
+
 def readout_file(model: ModelKey) -> str:
     """The name of a readout's file: "K1+K2.m1-m2-m4.sgd.safetensors"."""
     return f"{model.name}.{'-'.join(f'm{p}' for p in model.orders)}.{model.readout}.safetensors"

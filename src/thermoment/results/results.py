@@ -97,6 +97,19 @@ class Analysis:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """A readout of something other than reservoirs, such as the raw pixels, on the same test set."""
+
+    model: str
+    """what was read: "raw pixels\""""
+    readout: Fit
+    correct: int
+    total: int
+    accuracy: float
+    ci95: Interval
+
+
+@dataclass(frozen=True)
 class Summary:
     """One model over seeds; from a single seed there is no deviation and no interval."""
 
@@ -169,6 +182,8 @@ class Results(Described):
     differences: tuple[Difference, ...]
     jaccard: tuple[Overlap, ...]
     regions: tuple[Region, ...]
+    baseline: tuple[Baseline, ...] = ()
+    """what the same readouts get without a reservoir, where that was asked"""
     repeats: tuple[Summary, ...] = ()
     """every model over seeds, where there are several"""
 

@@ -95,6 +95,12 @@ class Table(Generic[Row]):
         """The first readout that the joined model has."""
         return next(iter(self.rows[self.joined]))
 
+    @property
+    def headline(self) -> Row:
+        """The row a run is judged by: all reservoirs with the readout they were trained with, else with the first."""
+        trained = [self.get(model, "trained") for model in (self.joined, self.averaged)]
+        return next(filter(None, trained), None) or self.rows[self.joined][self.main]
+
     def best_single(self: "Table[Accuracy]", fit: Fit) -> Accuracy | None:
         """The most accurate single reservoir with this readout; the first of equals."""
         found = [row for model in self.singles if (row := self.get(model, fit))]

@@ -1,35 +1,54 @@
 """Two runs side by side: the settings that differ, their accuracies, and exact tests on the same test images."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from thermoment.results.results import load
-from thermoment.results.statistics import Pair
+from thermoment.results.codec import plain
+from thermoment.results.results import Results, StudyResults, load
+from thermoment.results.side_by_side import Predictions, beside
+from thermoment.results.table import Table
 from thermoment.runs.predictions import load_predictions
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:
-    """Settings that differ, and for every model of both runs the correct answers and McNemar's p.
+    """Settings that differ; the headline of each run; for every model of either the correct answers and McNemar's p.
 
-    p is None where the two runs were not tested on the same images.
+    What a run does not have is None, and an infinite setting is the word "infinite". p is None too where the two runs
+    were not tested on the same images.
     """
-    results = [load(folder).plain() for folder in (a, b)]
-    facts = [dict(_flat({key: r.get(key) for key in ("experiment", "dataset", "engine", "settings")})) for r in results]
+    results = [_load(folder) for folder in (a, b)]
+    shown = ("experiment", "dataset", "engine", "settings")
+    facts = [dict(_flat({key: plain(getattr(found, key)) for key in shown})) for found in results]
     keys = list(dict.fromkeys([*facts[0], *facts[1]]))
     different = {key: [f.get(key) for f in facts] for key in keys if facts[0].get(key) != facts[1].get(key)}
-    (labels, first), (other_labels, second) = load_predictions(a), load_predictions(b)
-    same_images = results[0]["dataset"]["sha256"] == results[1]["dataset"]["sha256"] and np.array_equal(
-        labels, other_labels
-    )
-    rows = []
-    for model in (model for model in first if model in second):
-        wrong = first[model] != labels, second[model] != other_labels
-        p = Pair.of(*wrong).p if same_images else None
-        rows.append({"model": model.key, "a": int((~wrong[0]).sum()), "b": int((~wrong[1]).sum()), "p": p})
-    return {"settings": different, "accuracy": rows}
+    first, second = (Predictions(*load_predictions(folder)) for folder in (a, b))
+    same_data = results[0].dataset.sha256 == results[1].dataset.sha256
+    same_images = same_data and np.array_equal(first.labels, second.labels)
+    headlines = [Table.of(found.accuracy).headline.model for found in results]
+    models = dict.fromkeys([*first.classes, *second.classes])
+    return {
+        "settings": different,
+        "total": [len(first.labels), len(second.labels)],
+        "headline": {
+            "models": [model.key for model in headlines],
+            **vars(beside(first, second, *headlines, same_images=same_images)),
+        },
+        "accuracy": [
+            {"model": model.key, **vars(beside(first, second, model, model, same_images=same_images))}
+            for model in models
+        ],
+    }
+
+
+def _load(folder: Path) -> Results:
+    found = load(folder)
+    if isinstance(found, StudyResults):
+        raise ValueError(f"{folder} is a study: compare takes runs, such as the variants in its folder.")
+    return found
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -40,4 +59,4 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         for key, item in value.items():
             yield from _flat(item, f"{prefix}.{key}" if prefix else key)
     else:
-        yield prefix, value
+        yield prefix, "infinite" if value == math.inf else value

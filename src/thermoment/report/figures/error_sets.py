@@ -1,8 +1,10 @@
 """Where reservoirs err together: error sets, overlaps of wrong sets, and every model's errors with intervals."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
@@ -11,8 +13,8 @@ from thermoment.report.figures import venn
 from thermoment.report.figures.style import (
     COLOURS,
     FAINT,
-    HATCHES,
     INK,
+    MARKERS,
     MUTED,
     STROKES,
     WIDTH,
@@ -21,19 +23,32 @@ from thermoment.report.figures.style import (
     math_name,
     panel,
     short_name,
+    text,
 )
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
-from thermoment.results.naming import ModelKey
-from thermoment.results.results import Accuracy, Overlap, Results
+from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey
+from thermoment.results.results import Accuracy, Baseline, Overlap, Results
 from thermoment.results.table import Table
 
 _MOST_SETS = 14
 """Rows of a list of sets; the rest are added up."""
 _MOST_BARS = 32
-_GAP = 0.7
-"""Between the bars of two models, in bars."""
-_BAR_INCHES = 0.126
+_BAR, _BAR_INCHES = 0.72, 0.23
+"""A bar's height in rows, and a row's height."""
+_GREY = "#9a9a9a"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One model: its errors with one readout as a bar, with others as marks on it."""
+
+    name: str
+    fit: Fit
+    row: Accuracy | Baseline
+    marks: Mapping[Fit, Accuracy | Baseline]
+    paper: int | None = None
+    colour: str = COLOURS[0]
 
 
 def errors(results: Results) -> Figure:
@@ -41,11 +56,11 @@ def errors(results: Results) -> Figure:
     table, published = Table.of(results.accuracy), paper.beside(results)
     first = table.fits[0]
     singles = [model.name for model in table.singles if table.get(model, first)]
-    shown = _shown(table)
-    height = 1.0 + _BAR_INCHES * (sum(len(table.rows[model]) for model in shown) + _GAP * len(shown))
+    shown = _bars(results, table, published)
+    height = 1.0 + _BAR_INCHES * len(shown)
     if len(singles) < 2:
         figure = Figure(figsize=(0.6 * WIDTH, height), layout="constrained")
-        bars(figure.subplots(), table, shown, published)
+        bars(figure.subplots(), shown)
         return figure
     figure = Figure(figsize=(WIDTH, max(4.4, height)), layout="constrained")
     cells = figure.add_gridspec(2, 2, width_ratios=[1.0, 1.25], height_ratios=[1.15, 1.0])
@@ -64,7 +79,7 @@ def errors(results: Results) -> Figure:
     panel(sets, "a", "Error sets")
     matrix(overlap, singles, [row for row in results.jaccard if row.readout == first])
     panel(overlap, "b", "Overlap of error sets (Jaccard)")
-    bars(models, table, shown, published)
+    bars(models, shown)
     panel(models, "c", "Test errors")
     return figure
 
@@ -163,48 +178,65 @@ def matrix(axes: Axes, names: Sequence[str], rows: Sequence[Overlap]) -> None:
     axes.spines[:].set_visible(False)
 
 
-def bars(axes: Axes, table: Table[Accuracy], models: Sequence[ModelKey], published: paper.Beside) -> None:
+def bars(axes: Axes, shown: Sequence[Bar]) -> None:
     """Test errors in per cent from zero with Wilson's intervals, the accuracy beside them, the paper's as a diamond."""
-    heights = [len(table.rows[model]) + _GAP for model in models]
-    ends = np.cumsum(heights)
-    places = dict(zip(models, ends - np.array(heights) / 2, strict=True))
-    theirs = {place: published.correct(model) for model, place in places.items()}
-    known = {place: 100 * (1 - correct / paper.N_TEST) for place, correct in theirs.items() if correct is not None}
-    rows = [row for model in models for row in table.rows[model].values()]
-    limit = 1.04 * max([*known.values(), *(100 * (1 - row.ci95.low) for row in rows)])
-    looks = {fit: k for k, fit in enumerate(table.fits)}
-    named = set()
-    for model in models:
-        group = table.rows[model]
-        for number, (fit, row) in enumerate(group.items()):
-            y = places[model] + number + 0.5 - len(group) / 2
-            k, name = looks[fit], None if fit in named else f"{FIT_NAMES[fit]} readout"
-            named.add(fit)
-            error, low, high = (100 * (1 - value) for value in (row.accuracy, row.ci95.high, row.ci95.low))
-            axes.barh(
-                y, error, 1.0, facecolor=COLOURS[0] if k == 0 else "#b9d6ea", edgecolor=INK if k else COLOURS[0],
-                hatch=HATCHES[k], linewidth=0.4, label=name,
+    known = {y: 100 * (1 - bar.paper / paper.N_TEST) for y, bar in enumerate(shown) if bar.paper is not None}
+    limit = 1.04 * max([*known.values(), *(100 * (1 - bar.row.ci95.low) for bar in shown)])
+    legend: dict[str, Artist] = {}
+    for y, bar in enumerate(shown):
+        error, low, high = (100 * (1 - x) for x in (bar.row.accuracy, bar.row.ci95.high, bar.row.ci95.low))
+        what = "no reservoir" if isinstance(bar.row, Baseline) else FIT_NAMES[bar.fit]
+        legend.setdefault(what, axes.barh(y, error, _BAR, color=bar.colour, linewidth=0)[0])
+        axes.plot([low, high], [y, y], color="white", linewidth=2.2, solid_capstyle="butt")
+        axes.plot([low, high], [y, y], color=INK, linewidth=0.9)
+        for fit, row in bar.marks.items():
+            (mark,) = axes.plot(
+                100 * (1 - row.accuracy), y, MARKERS[FITS.index(fit)], color="white", markeredgecolor=INK,
+                markersize=4.2, markeredgewidth=0.7, zorder=4, linestyle="none",
             )  # fmt: skip
-            axes.plot([low, high], [y, y], color="white", linewidth=2.2, solid_capstyle="butt")
-            axes.plot([low, high], [y, y], color=INK, linewidth=0.9)
-            axes.text(limit, y, f" {100 * row.accuracy:.2f}", va="center", ha="left", fontsize=6.5)
+            legend.setdefault(FIT_NAMES[fit], mark)
+        weight = "bold" if bar.fit == "trained" else "normal"
+        axes.text(limit, y, f" {100 * bar.row.accuracy:.2f}", va="center", ha="left", fontsize=7.5, weight=weight)
     if known:
-        axes.plot(
-            list(known.values()), list(known), "D", color="white", markeredgecolor=INK, markersize=4.2,
-            markeredgewidth=0.9, label="the paper", zorder=5, linestyle="none",
+        (legend["the paper"],) = axes.plot(
+            list(known.values()), list(known), "D", color="white", markeredgecolor=COLOURS[1], markersize=4.2,
+            markeredgewidth=1.0, zorder=5, linestyle="none",
         )  # fmt: skip
-    axes.set_yticks(list(places.values()), [short_name(model, table.largest, table.full) for model in models])
-    axes.set_ylim(ends[-1], 0)
+    axes.set_yticks(range(len(shown)), [bar.name for bar in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(0, limit)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("test error (%)")
-    axes.text(limit, 0, "accuracy (%)", fontsize=6.5, color=MUTED, va="bottom", ha="center")
+    axes.text(limit, -0.6, "accuracy (%)", fontsize=6.5, color=MUTED, va="bottom", ha="center")
     grid(axes, "x")
-    axes.figure.legend(loc="outside lower right", ncols=3, columnspacing=1.2, handlelength=1.6)
+    axes.figure.legend(
+        list(legend.values()), list(legend), loc="outside lower right", ncols=3, columnspacing=1.2, handlelength=1.6
+    )
+
+
+def _bars(results: Results, table: Table[Accuracy], published: paper.Beside) -> list[Bar]:
+    """The machine as trained first, then every model with a readout fitted afterwards, then what has no reservoir."""
+    found = []
+    for model in table.models("trained"):
+        rows = table.rows[model]
+        marks: dict[Fit, Accuracy | Baseline] = {fit: row for fit, row in rows.items() if fit == "predicted"}
+        name = f"{short_name(model, table.largest, table.full)}, trained"
+        found.append(Bar(name, "trained", rows["trained"], marks, colour=COLOURS[1]))
+    for model in _shown(table):
+        fitted: dict[Fit, Accuracy | Baseline] = {f: row for f, row in table.rows[model].items() if f in REFITTED}
+        if fitted:
+            fit = next(iter(fitted))
+            name = short_name(model, table.largest, table.full)
+            found.append(Bar(name, fit, fitted.pop(fit), fitted, published.correct(model)))
+    for name in dict.fromkeys(raw.model for raw in results.baseline):
+        raw: dict[Fit, Accuracy | Baseline] = {row.readout: row for row in results.baseline if row.model == name}
+        fit = min(raw, key=FITS.index)
+        found.append(Bar(text(name), fit, raw.pop(fit), raw, colour=_GREY))
+    return found
 
 
 def _shown(table: Table[Accuracy]) -> list[ModelKey]:
     """All models; of very many only the single reservoirs and those of most reservoirs."""
-    if sum(map(len, table.rows.values())) <= _MOST_BARS:
+    if len(table.rows) <= _MOST_BARS:
         return list(table.rows)
     return [model for model in table.rows if len(model.reservoirs) in (1, len(table.largest))]

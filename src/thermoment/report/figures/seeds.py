@@ -30,7 +30,7 @@ def repeats(results: Results) -> Figure:
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel("test accuracy (%)")
         grid(axes, "x")
-        panel(axes, letter, f"{FIT_NAMES[fit]} readout")
+        panel(axes, letter, FIT_NAMES[fit].capitalize())
     _legend(figure, published)
     return figure
 

@@ -116,7 +116,7 @@ def short_name(model: ModelKey, largest: tuple[str, ...], full: tuple[int, ...])
     """What a model is, as short as can be: its reservoirs, or "all" for the `largest` set, and what is special."""
     name = "all" if model.reservoirs == largest and len(largest) > 1 else math_name(model.name)
     if model.fusion == "logit":
-        name += ", logits"
+        name += ", averaged"
     if model.orders != full:
         name += ", " + " ".join(f"$m_{p}$" for p in model.orders)
     return name
