@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -55,15 +56,36 @@ def simulate(
     task = prepare(reservoir, inputs, protocol, sample_ids)
     if observables:
         task = replace(task, observables=_check_observables(observables, task))
+    moments = compute(task, engine, progress)
+    if moments.info.clip_count:
+        warnings.warn(clip_sentence(moments.info.clip_count, task), ClipWarning, stacklevel=2)
+    return moments
+
+
+class ClipWarning(UserWarning):
+    """Some updates went beyond the clip of the protocol: the moments are not those of the free dynamics."""
+
+
+def compute(task: Task, engine: str | Engine = "auto", progress: Progress = False) -> Moments:
+    """Moments of a task that `prepare` made, by the engine asked for."""
     found, choice = choose(engine, task)
     found.check(task)
     with reporter(progress, task.n_samples) as report:
         start = time.perf_counter()
         outcome = found.moments(task, report)
         seconds = time.perf_counter() - start
-    info = Info(found.name, choice, outcome.clip_count, task.protocol.n_steps, seconds, outcome.error)
     protocol = task.protocol
+    info = Info(found.name, choice, outcome.clip_count, protocol.n_steps, seconds, outcome.error)
     return Moments(outcome.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, outcome.observed)
+
+
+def clip_sentence(count: int, task: Task) -> str:
+    """How many updates were clipped, as a share of all, and what to do about it."""
+    updates = task.n_samples * task.n_replicas * task.n_nodes * task.protocol.n_steps
+    return (
+        f"{count / updates:.2%} of all updates ({count} of {updates:.3g}) went beyond clip = {task.protocol.clip:g} "
+        "and were cut back: the moments are not those of the free dynamics. Raise clip, or leave it out."
+    )
 
 
 def final_states(

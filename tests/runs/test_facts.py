@@ -43,7 +43,7 @@ def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD)
     assert one.finite_time is not None
     features = features_stage(reservoirs["K1"], choose(one.engine)[0], one, dataset, context)
     seeds = [settings.seed for settings in one.reservoirs]
-    made = Made(reservoirs, {}, {("K1",): head})
+    made = Made(reservoirs, {}, heads={("K1",): head})
     return {
         "static": static_stage(0, [reservoirs["K1"]], seeds, one, dataset, context).name,
         "finite-time": finite_time_stage(["K1"], [reservoirs["K1"]], one.finite_time, one, dataset, context).name,

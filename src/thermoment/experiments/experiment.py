@@ -120,6 +120,11 @@ class Experiment:
                 raise invalid(
                     "start", f"be another reservoir of {plan.n_nodes} nodes for {plan.name}", repr(plan.start)
                 )
+        copies = {f"{name}-trained" for name in names} if self.finite_time and self.finite_time.beside else set()
+        if copies & set(names):
+            raise invalid(
+                "reservoirs", "leave the names of trained copies free", ", ".join(sorted(copies & set(names)))
+            )
         if len("+".join(names)) > _LONGEST_NAMES:
             raise invalid("reservoirs", f"have names of at most {_LONGEST_NAMES} characters together", "+".join(names))
         for variant, changes in self.variants.items():

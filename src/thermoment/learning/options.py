@@ -129,6 +129,8 @@ class FiniteTime:
     """of K, W and the head; a step shrinks them by weight_decay times the learning rate"""
     label_smoothing: float = 0.02
     """part of a label's weight that is spread evenly over all classes"""
+    beside: bool = False
+    """True trains copies of the reservoirs as drawn, and leaves the others as their stages made them"""
     joint: bool = True
     """True trains all reservoirs under one head, False each under a head of its own"""
     b: bool = True

@@ -24,10 +24,7 @@ from thermoment.reservoir import Reservoir
 from thermoment.runs.context import Context, digest
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.store import FACTS, Stage, locked
-from thermoment.simulation import prepare, simulate
-
-_LONG_SECONDS = 3600.0
-"""Sampling that takes longer than this is worth a note."""
+from thermoment.simulation import compute, prepare
 
 
 def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *images: NDArray[Any]) -> Engine:
@@ -46,9 +43,14 @@ def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *imag
 
 
 def features_stage(
-    reservoir: Reservoir, engine: Engine, experiment: Experiment, dataset: Dataset, context: Context
+    reservoir: Reservoir,
+    engine: Engine,
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+    first: int = 0,
 ) -> Stage:
-    """Where the store has the features of all images through a reservoir."""
+    """Where the store has the features of all images from number `first` on through a reservoir."""
     return context.stage(
         "features",
         W=reservoir.W,
@@ -60,12 +62,15 @@ def features_stage(
         engine=engine.name,
         chunk=experiment.features.chunk,
         images=digest(dataset, "x_train", "x_test"),
+        first=first,
     )
 
 
-def open_features(stage: Stage, reservoir: Reservoir, experiment: Experiment, dataset: Dataset) -> FeatureStore:
+def open_features(
+    stage: Stage, reservoir: Reservoir, experiment: Experiment, dataset: Dataset, first: int = 0
+) -> FeatureStore:
     """The features of a stage, which need not be there yet."""
-    n_samples = dataset.n_train + dataset.n_test
+    n_samples = dataset.n_train + dataset.n_test - first
     orders, chunk = experiment.protocol.orders, experiment.features.chunk
     return FeatureStore(stage.folder, n_samples, orders, reservoir.n_nodes, chunk)
 
@@ -78,9 +83,9 @@ def simulate_chunk(
     first_id: int,
     progress: Progress = False,
 ) -> Moments:
-    """Moments of the images of one chunk, whose sample ids count up from `first_id`."""
+    """Moments of the images of one chunk, whose sample ids count up from `first_id`. Clipping is left to the counts."""
     ids = np.arange(first_id, first_id + len(inputs), dtype=np.uint64)
-    return simulate(reservoir, inputs, protocol, engine=engine, sample_ids=ids, progress=progress)
+    return compute(prepare(reservoir, inputs, protocol, ids), engine, progress)
 
 
 def complete(
@@ -90,16 +95,18 @@ def complete(
     experiment: Experiment,
     dataset: Dataset,
     context: Context,
+    first: int = 0,
 ) -> None:
     """Simulates what is missing of the features of all reservoirs, after the engine has agreed to every image."""
     if any(not stage.folder.exists() for stage in stages.values()):
-        agreed_engine(experiment, list(reservoirs.values()), dataset.x_train, dataset.x_test)
+        images = (dataset.x_test,) if first == dataset.n_train else (dataset.x_train, dataset.x_test)
+        agreed_engine(experiment, list(reservoirs.values()), *images)
     for name, stage in stages.items():
         with locked(stage.folder, context.note):
-            store = open_features(stage, reservoirs[name], experiment, dataset)
+            store = open_features(stage, reservoirs[name], experiment, dataset, first)
             store.prepare()
             write_whole(stage.folder / FACTS, stage.facts_text.encode())
-            _simulate_missing(name, store, reservoirs[name], engine, experiment, dataset, context)
+            _simulate_missing(name, store, reservoirs[name], engine, experiment, dataset, context, first)
 
 
 def _simulate_missing(
@@ -110,6 +117,7 @@ def _simulate_missing(
     experiment: Experiment,
     dataset: Dataset,
     context: Context,
+    first: int,
 ) -> None:
     missing = store.missing()
     total = sum(store.size(number) for number in missing)
@@ -122,8 +130,8 @@ def _simulate_missing(
                 context.listener(f"{engine.name} {name}, images", sum(done.values()), total)
 
         rows = store.rows(number)
-        inputs = _inputs(dataset, rows)
-        return simulate_chunk(reservoir, inputs, experiment.protocol, engine, rows.start, progress)
+        inputs = _inputs(dataset, first + rows.start, first + rows.stop)
+        return simulate_chunk(reservoir, inputs, experiment.protocol, engine, first + rows.start, progress)
 
     # While the engine is busy with a chunk, the last one goes to disk.
     with ThreadPoolExecutor(1) as writer:
@@ -132,12 +140,6 @@ def _simulate_missing(
             while written:
                 written.pop().result()
             written.append(writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error))
-            left = moments.info.seconds / store.size(number) * (total - store.size(number))
-            if number == missing[0] and left > _LONG_SECONDS and engine.name != "meanfield":
-                context.note(
-                    f"The features of {name} will take {left / 3600:.1f} hours with {engine.name}. "
-                    "The engine meanfield gives them in minutes, by an approximation that states its error."
-                )
         for writing in written:
             writing.result()
 
@@ -157,7 +159,7 @@ def _in_turn(work: Callable[[int], Moments], numbers: Sequence[int], at_once: in
             yield begun.popleft().result()
 
 
-def _inputs(dataset: Dataset, rows: slice) -> NDArray[np.float32]:
-    """Images `rows` of the training images followed by the test images."""
-    start, stop = (max(row - dataset.n_train, 0) for row in (rows.start, rows.stop))
-    return np.concatenate([dataset.x_train[rows], dataset.x_test[start:stop]])
+def _inputs(dataset: Dataset, start: int, stop: int) -> NDArray[np.float32]:
+    """Images `start` to `stop` - 1 of the training images followed by the test images."""
+    in_test = slice(max(start - dataset.n_train, 0), max(stop - dataset.n_train, 0))
+    return np.concatenate([dataset.x_train[start:stop], dataset.x_test[in_test]])

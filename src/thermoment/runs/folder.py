@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 from thermoment._support.files import write_whole
@@ -15,7 +14,7 @@ from thermoment.results.codec import plain
 from thermoment.results.node import NODE, NodeSample
 from thermoment.results.results import RESULTS, Results, StudyResults, load
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import PREDICTIONS, load_predictions
+from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.store import SUMS, damaged, place, read_sums, remove_partial, write_sums
 
 EXPERIMENT, ENVIRONMENT, TIMINGS = "experiment.toml", "environment.json", "timings.json"
@@ -31,6 +30,11 @@ def check_new(folder: Path) -> None:
     is_run = EXPERIMENT in names or {RESULTS, SUMS} <= set(names)
     if len(left_over) < len(names) and not is_run:
         raise ValueError(f"{folder} exists and is not a run: give --out a new or an empty folder.")
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run was once put together here."""
+    return (folder / SUMS).is_file()
 
 
 def claim(folder: Path, experiment: Experiment) -> None:
@@ -104,10 +108,10 @@ def _check_results(folder: Path, results: Results) -> list[str]:
     """Every number that follows from the predictions, derived again."""
     try:
         n_nodes = {plan["name"]: plan["n_nodes"] for plan in results.settings["reservoirs"]}
-        derived = analyse(*load_predictions(folder), n_nodes)
+        derived = vars(analyse(*load_predictions(folder), n_nodes)) | {"baseline": baselines(folder)}
     except (ValueError, OSError, KeyError) as error:
         return [f"{PREDICTIONS} cannot be read: {error}"]
-    pairs = {field.name: (getattr(results, field.name), getattr(derived, field.name)) for field in fields(derived)}
+    pairs = {name: (getattr(results, name), found) for name, found in derived.items()}
     return [
         f'"{key}" of {RESULTS} does not follow from {PREDICTIONS}: {_first_difference(stored, found)}'
         for key, (stored, found) in pairs.items()

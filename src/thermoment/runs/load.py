@@ -15,6 +15,7 @@ from thermoment.results.results import Results
 from thermoment.results.results import load as load_results
 from thermoment.runs.folder import EXPERIMENT
 from thermoment.runs.readouts import classifier
+from thermoment.runs.reservoirs import trained_name
 
 
 def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Classifier:
@@ -32,15 +33,13 @@ def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Class
     wanted = _best(keys) if model is None else model if isinstance(model, ModelKey) else ModelKey.parse(model)
     if wanted not in keys:
         raise invalid("model", f"be one of {', '.join(key.key for key in keys)}", wanted.key)
-    protocol = read(folder / EXPERIMENT).protocol
-    engine = results.engine
+    experiment = read(folder / EXPERIMENT)
+    protocol, options, engine = experiment.protocol, experiment.finite_time, results.engine
     if wanted.readout == "predicted":  # the head as trained, on moments without sampling
-        wanted, protocol, engine = (
-            replace(wanted, readout="trained"),
-            replace(protocol, n_replicas=math.inf),
-            "meanfield",
-        )
-    reservoirs = {name: Reservoir.load(folder / f"reservoirs/{name}.safetensors") for name in wanted.reservoirs}
+        wanted, engine = replace(wanted, readout="trained"), "meanfield"
+        protocol = replace(protocol, n_replicas=math.inf)
+    files = {name: trained_name(name, options) if wanted.readout == "trained" else name for name in wanted.reservoirs}
+    reservoirs = {name: Reservoir.load(folder / f"reservoirs/{file}.safetensors") for name, file in files.items()}
     parts = [key for key in keys if key.fusion == "feature" and (folder / "readouts" / readout_file(key)).is_file()]
     readouts = {key: Readout.load(folder / "readouts" / readout_file(key)) for key in parts if _needed(key, wanted)}
     return replace(classifier(wanted, reservoirs, protocol, readouts), engine=engine)

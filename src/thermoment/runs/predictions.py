@@ -9,16 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.files import write_whole
-from thermoment.results.naming import ModelKey
+from thermoment.results.analysis import baseline
+from thermoment.results.naming import FITS, Fit, ModelKey
+from thermoment.results.results import Baseline
 
 Labels = NDArray[np.int64]
 Predictions = dict[ModelKey, Labels]
+Baselines = dict[tuple[str, Fit], Labels]
+"""What a readout of something else than moments took the images for, by what it reads and how it was fitted."""
 PREDICTIONS = "predictions.npz"
+RAW_PIXELS = "raw pixels"
+BASELINES = (RAW_PIXELS,)
+"""What a readout may read in place of moments."""
+_BASELINE = "baseline:"
+"""No reservoir can be called so: a name has no colon."""
 
 
-def save_predictions(folder: Path, labels: Labels, predictions: Predictions) -> None:
-    """Writes predictions.npz: "labels", and every model's classes under its key."""
+def save_predictions(folder: Path, labels: Labels, predictions: Predictions, baselines: Baselines) -> None:
+    """Writes predictions.npz: "labels", and what every model and baseline took the images for, under its key."""
     arrays = {"labels": labels, **{model.key: found for model, found in predictions.items()}}
+    arrays |= {f"{_BASELINE}{name}|{readout}": found for (name, readout), found in baselines.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_whole(folder / PREDICTIONS, buffer.getvalue())
@@ -26,9 +36,29 @@ def save_predictions(folder: Path, labels: Labels, predictions: Predictions) -> 
 
 def load_predictions(folder: Path) -> tuple[Labels, Predictions]:
     """Labels (S,), and every model's classes (S,), from predictions.npz."""
+    found = _load(folder)
+    labels = found.pop("labels")
+    return labels, {ModelKey.parse(key): array for key, array in found.items() if not key.startswith(_BASELINE)}
+
+
+def load_baselines(folder: Path) -> Baselines:
+    """Every baseline's classes (S,), from predictions.npz; a run of an earlier version has none."""
+    keys = {f"{_BASELINE}{name}|{fit}": (name, fit) for name in BASELINES for fit in FITS}
+    return {keys[key]: array for key, array in _load(folder).items() if key in keys}
+
+
+def baselines(folder: Path) -> tuple[Baseline, ...]:
+    """The rows of results.json about what a readout of something else than moments gets right."""
+    labels = _load(folder)["labels"]
+    found = load_baselines(folder)
+    return tuple(baseline(name, fit, labels, predicted) for (name, fit), predicted in found.items())
+
+
+def _load(folder: Path) -> dict[str, Labels]:
     try:
         with np.load(folder / PREDICTIONS, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
-        return found.pop("labels"), {ModelKey.parse(key): array for key, array in found.items()}
+        found["labels"]  # a file without them is no predictions.npz
+        return found
     except (KeyError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{folder / PREDICTIONS} is damaged: {error}.") from None

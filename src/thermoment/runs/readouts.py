@@ -22,10 +22,10 @@ from thermoment.learning.readout import Readout, classes
 from thermoment.machines.classifier import Classifier
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import ModelKey, paper_models, readout_file
+from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
 from thermoment.runs.context import Context, digest
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import Predictions, save_predictions
+from thermoment.runs.predictions import RAW_PIXELS, Baselines, Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import Stage
 from thermoment.simulation import simulate
@@ -38,43 +38,67 @@ SUMMARY = "summary.json"
 def readouts_stage(
     features: Mapping[str, Stage], made: Made, experiment: Experiment, dataset: Dataset, context: Context
 ) -> Stage:
-    """Where the store has the readouts of all models, their predictions, and a summary of the features."""
+    """Where the store has the readouts of all models, their predictions, and a summary of the features.
+
+    `features` are the stages of all features that enter, by the names of their files.
+    """
     heads = {"+".join(names): _digest(head) for names, head in made.heads.items()}
     return context.stage(
         "readouts",
         features={name: stage.name for name, stage in features.items()},
-        labels=digest(dataset, "y_train", "y_test"),
+        data=digest(dataset, "x_train", "y_train", "x_test", "y_test"),
         readout=experiment.readout,
         heads=heads,
     )
 
 
 def fit_and_predict(
-    stores: Stores, made: Made, experiment: Experiment, dataset: Dataset, context: Context, folder: Path
+    stores: Stores,
+    trained: Stores,
+    made: Made,
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+    folder: Path,
 ) -> None:
-    """Writes readouts, predictions, and a summary of the features to `folder`."""
+    """Writes readouts, predictions, and a summary of the features to `folder`.
+
+    `stores` are what readouts are fitted to; `trained` what the heads read, of the test images at least.
+    """
     settings, protocol = experiment.readout, experiment.protocol
     fitted = fit(stores, dataset, settings.sgd, converged=settings.converged, listener=context.listener)
     heads = {ModelKey(names, protocol.orders, "feature", "trained"): head for names, head in made.heads.items()}
     for model, readout in (fitted | heads).items():
         readout.save(folder / readout_file(model), {"model": model.key})
-    test = joined(stores, slice(dataset.n_train, None))
     models = [
         model
         for readout in dict.fromkeys(model.readout for model in fitted)
         for model in paper_models(list(stores), protocol.orders, readout)
     ]
-    predictions = predict(models, fitted, made.reservoirs, protocol, test)
+    predictions = predict(models, fitted, made.reservoirs, protocol, joined(stores, slice(dataset.n_train, None)))
     if heads:
-        trained = list(heads)
-        if len(trained) > 1:
-            trained.append(ModelKey(tuple(stores), protocol.orders, "logit", "trained"))
-        predictions |= predict(trained, heads, made.reservoirs, protocol, test)
-        limit = _without_sampling(made.reservoirs, experiment, dataset, context)
-        without = predict(trained, heads, made.reservoirs, protocol, limit)
+        as_trained = list(heads)
+        if len(as_trained) > 1:
+            as_trained.append(ModelKey(tuple(trained), protocol.orders, "logit", "trained"))
+        sampled = joined(trained, slice(-dataset.n_test, None))
+        predictions |= predict(as_trained, heads, made.trained, protocol, sampled)
+        limit = _without_sampling(made.trained, experiment, dataset, context)
+        without = predict(as_trained, heads, made.trained, protocol, limit)
         predictions |= {replace(model, readout="predicted"): found for model, found in without.items()}
-    save_predictions(folder, dataset.y_test, predictions)
-    write_whole(folder / SUMMARY, json.dumps(_summary(stores, made, protocol)).encode())
+    raw = raw_pixels(dataset, settings.sgd, converged=settings.converged)
+    save_predictions(folder, dataset.y_test, predictions, raw)
+    every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
+    write_whole(folder / SUMMARY, json.dumps(_summary(every, made, protocol)).encode())
+
+
+def raw_pixels(dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
+    """Classes of the test images by the same readouts of their raw pixels: what the reservoirs have to beat."""
+    every = [np.arange(dataset.n_inputs)]
+    (plain,) = fit_sgd(dataset.x_train, dataset.y_train, every, sgd)
+    readouts: dict[Fit, Readout] = {"sgd": plain}
+    if converged:
+        readouts["converged"] = fit_converged(dataset.x_train, dataset.y_train, sgd.l2, start=plain)
+    return {(RAW_PIXELS, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
 
 
 def fit(stores: Stores, dataset: Dataset, sgd: Sgd, *, converged: bool, listener: Listener) -> dict[ModelKey, Readout]:

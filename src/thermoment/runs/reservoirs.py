@@ -1,7 +1,7 @@
 """The stages that make reservoirs: drawn, trained by the static surrogates, trained through the finite-time moments."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,10 @@ class Made:
     """The reservoirs of one repeat, and the heads they were trained with."""
 
     reservoirs: dict[str, Reservoir]
+    """whose features the readouts are fitted to, by name"""
     files: Files
+    trained: dict[str, Reservoir] = field(default_factory=dict)
+    """those that the heads read, by name: the same ones, or copies of their own"""
     heads: dict[tuple[str, ...], Readout] = field(default_factory=dict)
     """by the reservoirs that each reads"""
     histories: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
@@ -73,7 +76,8 @@ def make(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> l
                 made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
     for one, experiment in zip(made, repeats, strict=True):
         if experiment.finite_time is not None:
-            _finite_time(one, experiment, experiment.finite_time, dataset, context)
+            start = draw(experiment, dataset.n_inputs) if experiment.finite_time.beside else one.reservoirs
+            _finite_time(one, start, experiment, experiment.finite_time, dataset, context)
     return made
 
 
@@ -153,19 +157,34 @@ def _train_static(
     return stage
 
 
-def _finite_time(made: Made, experiment: Experiment, options: FiniteTime, dataset: Dataset, context: Context) -> None:
-    """Trains the reservoirs through their finite-time moments, all under one head or each under its own."""
-    names = list(made.reservoirs)
+def _finite_time(
+    made: Made,
+    start: Mapping[str, Reservoir],
+    experiment: Experiment,
+    options: FiniteTime,
+    dataset: Dataset,
+    context: Context,
+) -> None:
+    """Trains reservoirs through their finite-time moments, all under one head or each under its own."""
+    names = list(start)
     for number, group in enumerate([names] if options.joint else [[name] for name in names]):
-        reservoirs = [made.reservoirs[name] for name in group]
+        reservoirs = [start[name] for name in group]
         chosen = replace(options, seed=options.seed + number)
         folder = _train_group(group, reservoirs, chosen, experiment, dataset, context).folder
         for name in group:
             path = folder / f"{name}.safetensors"
-            made.reservoirs[name], made.files[f"reservoirs/{name}.safetensors"] = Reservoir.load(path), path
+            made.trained[name] = Reservoir.load(path)
+            made.files[f"reservoirs/{trained_name(name, options)}.safetensors"] = path
         made.heads[tuple(group)] = Readout.load(folder / HEAD)
         made.histories[tuple(group)] = json.loads((folder / HISTORY).read_text("utf-8"))
         made.files[f"reservoirs/{'+'.join(group)}.{HISTORY}"] = folder / HISTORY
+    if not options.beside:
+        made.reservoirs.update(made.trained)
+
+
+def trained_name(name: str, options: FiniteTime | None) -> str:
+    """What the files of a reservoir trained through its finite-time moments are called."""
+    return f"{name}-trained" if options is not None and options.beside else name
 
 
 def _train_group(

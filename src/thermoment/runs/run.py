@@ -13,9 +13,10 @@ from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
 from thermoment.experiments.experiment import Experiment
 from thermoment.results.results import Results, StudyResults
+from thermoment.runs import plan
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
-from thermoment.runs.folder import check_new, write_timings
+from thermoment.runs.folder import check_new, is_finished, write_timings
 from thermoment.runs.store import clean, locked
 from thermoment.runs.studies import study, with_repeats
 
@@ -43,6 +44,8 @@ def run(
         whole = data.load(experiment.data.name, data_dir, listener=listener)
         dataset = whole.first(experiment.data.n_train, experiment.data.n_test)
     check(experiment, dataset)
+    if not is_finished(target) and (sentence := plan.warning(experiment, dataset)):
+        note(sentence)
     clean(shared)
     # Two runs that write to one folder take turns.
     with locked(shared / f"run-{identity(str(target.resolve()))[:32]}", note):

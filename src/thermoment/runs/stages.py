@@ -19,32 +19,43 @@ from thermoment.runs.context import Context, Files
 from thermoment.runs.example_node import simulate_node
 from thermoment.runs.features import agreed_engine, complete, features_stage, open_features
 from thermoment.runs.folder import FEATURES
-from thermoment.runs.predictions import PREDICTIONS, load_predictions
+from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
-from thermoment.runs.reservoirs import Made
+from thermoment.runs.reservoirs import Made, trained_name
 from thermoment.runs.store import FACTS, SUMS, damaged, keep, locked
 
 
 def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[Results, Files]:
     """The results of an experiment whose reservoirs are made, and the files that belong to them."""
-    reservoirs = made.reservoirs
-    engine = agreed_engine(experiment, list(reservoirs.values()), dataset.x_train[:1])
-    stages = {
-        name: features_stage(reservoir, engine, experiment, dataset, context) for name, reservoir in reservoirs.items()
-    }
-    stores = {name: open_features(stages[name], one, experiment, dataset) for name, one in reservoirs.items()}
+    engine = agreed_engine(experiment, list(made.reservoirs.values()), dataset.x_train[:1])
+    # Readouts are fitted to all images. Copies that were trained beside them have their heads: the test images do.
+    options = experiment.finite_time
+    parts = [(made.reservoirs, 0)]
+    if options is not None and options.beside:
+        parts.append(({trained_name(name, options): one for name, one in made.trained.items()}, dataset.n_train))
+    stages, stores = {}, {}
+    for reservoirs, first in parts:
+        for name, one in reservoirs.items():
+            stages[name] = features_stage(one, engine, experiment, dataset, context, first)
+            stores[name] = open_features(stages[name], one, experiment, dataset, first)
     readouts = readouts_stage(stages, made, experiment, dataset, context)
     if experiment.features.keep or damaged(readouts.folder):
         with context.timed("features"):
-            complete(stages, reservoirs, engine, experiment, dataset, context)
+            for reservoirs, first in parts:
+                own = {name: stages[name] for name in reservoirs}
+                complete(own, reservoirs, engine, experiment, dataset, context, first)
     with context.timed("readouts"):
-        keep(readouts, partial(fit_and_predict, stores, made, experiment, dataset, context), context.note)
+        fitted = {name: stores[name] for name in made.reservoirs}
+        trained = {name: stores[trained_name(name, options)] for name in made.trained}
+        build = partial(fit_and_predict, fitted, trained, made, experiment, dataset, context)
+        keep(readouts, build, context.note)
     with context.timed("analysis"):
         summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))
-        n_nodes = {name: reservoir.n_nodes for name, reservoir in reservoirs.items()}
+        n_nodes = {name: reservoir.n_nodes for name, reservoir in made.reservoirs.items()}
         analysis = analyse(*load_predictions(readouts.folder), n_nodes)
         summary["trained"] = tuple(summary.get("trained", ()))
-        results = Results(**vars(describe(experiment, dataset, engine.name)), **summary, **vars(analysis))
+        described = describe(experiment, dataset, engine.name)
+        results = Results(**vars(described), **summary, **vars(analysis), baseline=baselines(readouts.folder))
 
     files = {**made.files, PREDICTIONS: readouts.folder / PREDICTIONS}
     files |= {f"readouts/{path.name}": path for path in readouts.folder.glob("*.safetensors")}
