@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import thermoment
 from support.runs import TINY
 from thermoment.cli import main
-from thermoment.runs import features
+from thermoment.runs import plan
 from thermoment.runs import run as runner
 
 
@@ -220,10 +220,17 @@ def test_what_stops_a_run_is_said_in_a_sentence(
     assert message in done.stderr
 
 
-def test_long_sampling_is_noted_once_a_reservoir(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "_LONG_SECONDS", 0.0)
-    done = call("run", tiny, "--out", tmp_path / "run")
-    assert done.stderr.count("hours with reference. The engine meanfield") == 2
+def test_hours_of_sampling_are_said_before_they_begin(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "hours on this machine. To get an answer in minutes, stop and add --engine meanfield"
+    assert said not in call("run", tiny, "--out", tmp_path / "run").stderr
+    monkeypatch.setattr(plan, "_WORTH_A_TRIAL", 0.0)
+    monkeypatch.setattr(plan, "_LONG_SECONDS", 0.0)
+    assert said not in call("run", tiny, "--out", tmp_path / "run").stderr  # it is finished
+    stderr = call("run", tiny, "--out", tmp_path / "other", "--store", tmp_path / "other-store").stderr
+    assert stderr.index(said) < stderr.index("training K1")
+    assert said not in call("run", tiny, "--engine", "meanfield", "--out", tmp_path / "third").stderr
 
 
 def test_bench_measures_what_is_asked_for() -> None:

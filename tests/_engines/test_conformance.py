@@ -99,6 +99,7 @@ class TestAgainstReference:
         assert moments.info.clip_count == expected.info.clip_count == 0
         assert moments.info.n_steps == 1000
 
+    @pytest.mark.filterwarnings("ignore::thermoment.simulation.ClipWarning")
     def test_more_replicas_than_a_block(self, candidate: Candidate) -> None:
         protocol = tm.Protocol(dt=2e-2, t_final=0.2, n_replicas=9001, clip=0.5)
         moments = tm.simulate(network(5), images(2), protocol, engine=candidate.engine)
@@ -124,6 +125,7 @@ class TestAgainstReference:
         scale = np.maximum(1, np.abs(expected.raw))
         np.testing.assert_allclose(moments.raw / scale, expected.raw / scale, rtol=0, atol=8 * candidate.tolerance)
 
+    @pytest.mark.filterwarnings("ignore::thermoment.simulation.ClipWarning")
     def test_every_clipped_update_is_counted(self, candidate: Candidate) -> None:
         # 64000 updates, an eighth of them clipped. Float32 rounding (1e-7) would move one across the clip in one of a
         # hundred such runs, and does not in this one; half precision (1e-5) may move one or two.

@@ -80,6 +80,7 @@ def test_no_coupling_is_too_small_or_too_large(
     np.testing.assert_allclose(found.raw / scale, expected.raw / scale, rtol=0, atol=tolerance)
 
 
+@pytest.mark.filterwarnings("ignore::thermoment.simulation.ClipWarning")
 def test_only_clipped_samples_are_done_again() -> None:
     """A batch of quiet samples and one that is clipped: the quiet ones keep the bits they have alone."""
     loud = INPUTS.copy()

@@ -119,6 +119,7 @@ def test_precision_holds_where_bfloat16_would_not(
 
 
 @pytest.mark.skipif("avx512bf16" not in KERNELS, reason="this processor has no bfloat16 products")
+@pytest.mark.filterwarnings("ignore::thermoment.simulation.ClipWarning")
 def test_bfloat16_is_used_where_it_is_good_enough_and_only_there() -> None:
     # Seen from outside: float32 products are the same bits in both kernels, bfloat16 products are not.
     def same_bits(s_W: float, protocol: tm.Protocol, dynamics: tm.Dynamics | None = None) -> bool:
@@ -191,6 +192,7 @@ def test_many_replicas_are_cut_into_parts_and_none_is_lost(isa: str, M: int) -> 
     np.testing.assert_allclose(found.raw, wanted.raw, atol=1e-7, rtol=0)
 
 
+@pytest.mark.filterwarnings("ignore::thermoment.simulation.ClipWarning")
 @each_kernel
 def test_clipped_updates_are_counted_exactly(isa: str) -> None:
     # Counts are equal unless an update comes within rounding, about 1e-7, of the limit. Near it updates are spread over

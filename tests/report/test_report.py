@@ -204,7 +204,7 @@ class TestShapes:
         words = report(tmp_path, given).words
         assert "from the meanfield engine, in the limit of infinitely many replicas" in words
         one, two, four = (formatting.scientific(value) for value in given["error"].values())
-        assert f"error of {one} in m1, {two} in m2 and {four} in m4; 7 updates were clipped" in words
+        assert f"error of {one} in m1, {two} in m2 and {four} in m4; 7 updates (" in words
         assert "|n_replicas|infinitely many" in words
 
     def test_one_seed_has_no_spread(self, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs that train through the finite-time moments: files, readouts, resuming after kills, what changes what."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +11,19 @@ import pytest
 
 import thermoment as tm
 from support.runs import contents, experiment, killed
-from thermoment.data import load
+from thermoment.data import load as load_data
 from thermoment.experiments import experiment as experiments
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.finite_time import train as training
+from thermoment.learning.fit import fit_sgd
+from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey
+from thermoment.results.results import Results, load
 from thermoment.runs import run as runner
+from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.folder import verify
+from thermoment.runs.load import load as load_classifier
 from thermoment.runs.plan import plan
 from thermoment.runs.predictions import load_predictions
 
@@ -87,7 +93,7 @@ def test_the_head_reads_sampled_and_deterministic_moments(tiny: Experiment, fini
     _, predictions = load_predictions(finished)
     assert {model.readout for model in predictions} == {"sgd", "trained", "predicted"}
     head = Readout.load(finished / "readouts/K1+K2.m1-m2-m4.trained.safetensors")
-    images = load("digits").first(120, 60).x_test
+    images = load_data("digits").first(120, 60).x_test
     reservoirs = [tm.Reservoir.load(finished / f"reservoirs/{name}.safetensors") for name in ("K1", "K2")]
     assert [reservoir.stream for reservoir in reservoirs] == [0, 1]
     for readout, protocol, engine in (
@@ -194,8 +200,59 @@ def test_heads_of_their_own_and_repeats(tiny: Experiment, tmp_path: Path) -> Non
     assert read(tmp_path / "run/experiment.toml").finite_time == separate.finite_time
 
 
+BESIDE = TINY.replace("[finite_time]", "[finite_time]\nbeside = true").replace(
+    'name = "K1"\nseed = 1\nn_nodes = 6\n',
+    'name = "K1"\nseed = 1\nn_nodes = 6\nstages = [{ surrogate = "mean", epochs = 2, learning_rate = 0.1 }]\n',
+)
+
+
+def test_trained_copies_beside_the_papers_reservoirs_change_neither(
+    finished: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("beside")
+    one = experiment(BESIDE, folder)
+    both = runner.run(one, folder / "both")
+    plain = runner.run(replace(one, finite_time=None), folder / "plain")
+    assert isinstance(both, Results)
+    assert isinstance(plain, Results)
+    assert [row for row in both.accuracy if row.model.readout == "sgd"] == list(plain.accuracy)
+    alone = load(finished)
+    assert isinstance(alone, Results)
+    as_trained = [row for row in both.accuracy if row.model.readout in ("trained", "predicted")]
+    assert as_trained == [row for row in alone.accuracy if row.model.readout in ("trained", "predicted")]
+    names = set(contents(folder / "both"))
+    assert {f"reservoirs/{name}.safetensors" for name in ("K1", "K1-trained", "K2", "K2-trained")} <= names
+    same = (folder / "both/reservoirs/K1-trained.safetensors").read_bytes()
+    assert same == (finished / "reservoirs/K1.safetensors").read_bytes()
+    assert FeatureStore.open(folder / "both/features.zarr/K1-trained").n_samples == 60  # the test images alone
+    assert verify(folder / "both") == []
+    images = load_data("digits").first(120, 60).x_test
+    _, predictions = load_predictions(folder / "both")
+    for model, expected in predictions.items():
+        if len(model.reservoirs) == 2:
+            found = load_classifier(folder / "both", model).predict(images, sample_ids=np.arange(120, 180))
+            np.testing.assert_array_equal(found, expected, model.key)
+    with pytest.raises(ValueError, match="leave the names of trained copies free, but was K1-trained"):
+        experiment(BESIDE.replace('"K2"', '"K1-trained"'), folder)
+
+
+def test_raw_pixels_stand_beside_and_verify_derives_them_again(finished: Path, tmp_path: Path) -> None:
+    results = load(finished)
+    assert isinstance(results, Results)
+    (raw,) = results.baseline
+    data = load_data("digits").first(120, 60)
+    (readout,) = fit_sgd(data.x_train, data.y_train, [np.arange(64)], Sgd(epochs=2))
+    assert (raw.model, raw.readout, raw.total) == ("raw pixels", "sgd", 60)
+    assert raw.correct == int((readout.predict(data.x_test) == data.y_test).sum())
+    shutil.copytree(finished, tmp_path / "run")
+    changed = replace(results, baseline=(replace(raw, correct=raw.correct + 1),))
+    (tmp_path / "run/results.json").unlink()
+    (tmp_path / "run/results.json").write_text(changed.to_json())
+    assert any('"baseline" of results.json does not follow' in problem for problem in verify(tmp_path / "run"))
+
+
 def test_the_plan_counts_its_epochs(tiny: Experiment) -> None:
-    assert plan(replace(tiny, repeats=2), load("digits").first(120, 60)).epochs == 2 * 2 * 3
+    assert plan(replace(tiny, repeats=2), load_data("digits").first(120, 60)).epochs == 2 * 2 * 3
 
 
 @pytest.mark.parametrize(

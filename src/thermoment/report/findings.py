@@ -69,8 +69,21 @@ def machine(results: Results) -> str:
     if results.error:
         parts = [f"{scientific(value)} in m{p}" for p, value in results.error.items()]
         text += f", with an estimated error of {listing(parts)}"
-    clipped = f"{results.clip_count} updates were clipped" if results.clip_count else "no update was clipped"
-    return f"{text}; {clipped}."
+    return f"{text}; {clipped(results) or 'no update was clipped'}."
+
+
+def clipped(results: Results) -> str:
+    """How many updates went beyond the clip and what share of all that is; empty where none did."""
+    if not results.clip_count:
+        return ""
+    protocol, reservoirs = results.settings["protocol"], results.settings["reservoirs"]
+    images = results.dataset.n_train + results.dataset.n_test
+    if results.settings.get("finite_time", {}).get("beside"):
+        images += results.dataset.n_test  # which trained copies of the reservoirs see as well
+    steps = round(protocol["t_final"] / protocol["dt"])
+    updates = images * sum(one["n_nodes"] for one in reservoirs) * protocol["n_replicas"] * steps
+    share = f"{100 * results.clip_count / updates:.2g}"
+    return f"{results.clip_count} updates ({share} %) were clipped to |x| <= {protocol['clip']:g}"
 
 
 def study(results: StudyResults) -> str:

@@ -65,8 +65,8 @@ def result(results: Results | StudyResults, width: int) -> Iterator[RenderableTy
     if found.averaged:
         legend.append("averaged (the mean output of one readout per reservoir)")
     yield Text("Readouts: " + "; ".join(legend) + ".")
-    if results.clip_count:
-        yield Text(f"{results.clip_count} updates were clipped to |x| <= {results.settings['protocol']['clip']:g}.")
+    if told := findings.clipped(results):
+        yield Text(f"{told}: the moments are not those of the free dynamics.")
 
 
 def _accuracies(found: Table[Accuracy], fits: Sequence[Fit], width: int, baseline: Sequence[Baseline] = ()) -> Printed:
