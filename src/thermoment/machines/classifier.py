@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -35,12 +35,14 @@ class Classifier:
         protocol: how each is driven and read. Its orders are those that the readouts see.
         readouts: one of F features, F = len(orders) * (nodes of all reservoirs), or one for each reservoir.
         engine: what simulates where nothing else is asked for.
+        facts: where it comes from, as JSON can hold it: its experiment, its results, the commit that made it.
     """
 
     reservoirs: Mapping[str, Reservoir]
     protocol: Protocol
     readouts: tuple[Readout, ...]
     engine: str | Engine = "auto"
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.reservoirs or len({one.n_inputs for one in self.reservoirs.values()}) > 1:
@@ -97,8 +99,8 @@ class Classifier:
         weight = np.exp(z - z.max(axis=1, keepdims=True))
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes one safetensors file, whole or not at all. `load` gives back the same bits."""
+    def save(self, path: str | PathLike[str], *, dtype: str = "float64") -> None:
+        """Writes one safetensors file, whole or not at all. `load` gives back the same bits, if `dtype` is float64."""
         tensors: dict[str, NDArray[Any]] = {}
         for name, one in self.reservoirs.items():
             tensors |= {f"reservoirs.{name}.{key}": getattr(one, key) for key in _ARRAYS}
@@ -112,13 +114,16 @@ class Classifier:
                 name: {"dynamics": asdict(one.dynamics), "stream": one.stream} for name, one in self.reservoirs.items()
             },
             "readouts": len(self.readouts),
+            "facts": self.facts,
         }
-        write_tensors(path, "classifier", tensors, json.dumps(facts))
+        rounded = {name: _rounded(name, array, dtype) for name, array in tensors.items()}
+        write_tensors(path, "classifier", rounded, json.dumps(facts))
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, engine: str | Engine = "auto") -> "Classifier":
         """Reads what `save` wrote, with every check of a new classifier."""
-        tensors, text = read_tensors(path, "classifier", None)
+        read, text = read_tensors(path, "classifier", None)
+        tensors = {name: array.astype(np.float64) for name, array in read.items()}
         try:
             facts = json.loads(text)
             reservoirs = {
@@ -134,9 +139,17 @@ class Classifier:
                 key: math.inf if value is None else value for key, value in facts["protocol"].items()
             }
             readouts = tuple(Readout(weights, bias, Scaling(mean, scale)) for weights, bias, mean, scale in parts)
-            return cls(reservoirs, Protocol(**protocol), readouts, engine)
+            return cls(reservoirs, Protocol(**protocol), readouts, engine, facts["facts"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a whole classifier: {error}.") from None
 
     def _block_sizes(self) -> list[int]:
         return [len(self.protocol.orders) * one.n_nodes for one in self.reservoirs.values()]
+
+
+def _rounded(name: str, array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The array in the type asked for, refused where a number is too large for it."""
+    found = array.astype(dtype)
+    if not np.isfinite(found).all():
+        raise invalid("dtype", f"hold every number of {name}", dtype)
+    return found

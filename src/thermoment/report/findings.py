@@ -19,11 +19,12 @@ from thermoment.report.formatting import (
     rounded,
     scientific,
 )
-from thermoment.results.naming import Fit
+from thermoment.results.naming import REFITTED, Fit
 from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
 from thermoment.results.table import Table
 
 _LEVEL = 0.05
+_COPIES = "trained through their dynamics"
 _WITH: Mapping[Fit, str] = {
     "sgd": "with the paper's readout",
     "converged": "with the fully fitted readout",
@@ -37,9 +38,10 @@ def headline(results: Results) -> str:
     table = Table.of(results.accuracy)
     row, fit = table.headline, table.main
     own = row.model.readout
-    said = [f"{all_of(row.model.reservoirs)}{'' if own == fit else f', {FIT_NAMES[own]}'}: {_of(row)} test samples"]
+    how = "" if own == fit else f", {_COPIES if _beside(results) else FIT_NAMES[own]}"
+    said = [f"{all_of(row.model.reservoirs)}{how}: {_of(row)} test samples"]
     if own != fit and (joined := table.get(table.joined, fit)):
-        said.append(f"{_WITH[fit]} {_share(joined)}")
+        said.append(f"{'trained as in the paper, ' if _beside(results) else ''}{_WITH[fit]} {_share(joined)}")
     if (best := table.best_single(fit)) and len(row.model.reservoirs) > 1:
         said.append(f"best single {best.model.name} {_share(best)}")
     said += [f"{raw.model} {_share(raw)}" for raw in results.baseline if raw.readout == fit]
@@ -53,7 +55,7 @@ def summary(results: Results) -> list[str]:
     """What was classified correctly, in a few plain sentences, the most important first."""
     table = Table.of(results.accuracy)
     return [
-        *_whole(table),
+        *_whole(results, table),
         *_joining(results, table),
         *_without_reservoirs(results, table),
         *_averaging(table),
@@ -115,7 +117,12 @@ def _of(row: Accuracy) -> str:
     return f"{_share(row)} of {row.total}"
 
 
-def _whole(table: Table[Accuracy]) -> list[str]:
+def _beside(results: Results) -> bool:
+    """Whether the trained machine is made of copies of the reservoirs that the other readouts read."""
+    return bool(results.settings.get("finite_time", {}).get("beside"))
+
+
+def _whole(results: Results, table: Table[Accuracy]) -> list[str]:
     """All reservoirs together, with each of their readouts."""
     row = table.headline
     verb = "classify" if len(row.model.reservoirs) > 1 else "classifies"
@@ -124,11 +131,19 @@ def _whole(table: Table[Accuracy]) -> list[str]:
         f"{all_of(row.model.reservoirs)} {verb} {row.correct} of {row.total} test samples correctly "
         f"{_WITH[row.model.readout]}{averaged}: {percent(row.accuracy)} (95 % interval {percents(row.ci95)})."
     )
-    others = [
-        f"{percent(other.accuracy)} {_WITH[fit]}" for fit, other in table.rows[table.joined].items() if other != row
-    ]
+    others = {
+        fit: f"{percent(other.accuracy)} {_WITH[fit]}"
+        for fit, other in table.rows[table.joined].items()
+        if other != row
+    }
+    if _beside(results):
+        refitted = [words for fit, words in others.items() if fit in REFITTED]
+        return [
+            f"{first} These are copies of the reservoirs, {_COPIES}.",
+            *([f"The reservoirs themselves, trained as in the paper, get {listing(refitted)}."] if refitted else []),
+        ]
     who = "They get" if len(row.model.reservoirs) > 1 else "It gets"
-    return [first, f"{who} {listing(others)}."] if others else [first]
+    return [first, f"{who} {listing(list(others.values()))}."] if others else [first]
 
 
 def _joining(results: Results, table: Table[Accuracy]) -> list[str]:

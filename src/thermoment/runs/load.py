@@ -7,6 +7,7 @@ from pathlib import Path
 
 from thermoment._support.checks import invalid
 from thermoment.experiments.experiment import read
+from thermoment.experiments.toml import as_table
 from thermoment.learning.readout import Readout
 from thermoment.machines.classifier import Classifier
 from thermoment.reservoir import Reservoir
@@ -42,7 +43,8 @@ def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Class
     reservoirs = {name: Reservoir.load(folder / f"reservoirs/{file}.safetensors") for name, file in files.items()}
     parts = [key for key in keys if key.fusion == "feature" and (folder / "readouts" / readout_file(key)).is_file()]
     readouts = {key: Readout.load(folder / "readouts" / readout_file(key)) for key in parts if _needed(key, wanted)}
-    return replace(classifier(wanted, reservoirs, protocol, readouts), engine=engine)
+    facts = {"model": wanted.key, "experiment": as_table(experiment), "results": results.plain()}
+    return replace(classifier(wanted, reservoirs, protocol, readouts), engine=engine, facts=facts)
 
 
 def _best(keys: list[ModelKey]) -> ModelKey:
