@@ -1,9 +1,10 @@
 """Machines that ship with the package: trained for hours once, so that nobody has to wait for them.
 
-Each is a file NAME.safetensors in this folder, which `Classifier.load` reads. Numbers are in half precision.
-tools/make_pretrained.py makes them.
+Each is a file NAME.safetensors in this folder, which `Classifier.load` reads. Numbers are in half precision. SHA256SUMS
+lists the files. tools/make_pretrained.py makes them.
 """
 
+import hashlib
 from importlib import resources
 
 from thermoment._engines.task import Engine
@@ -23,16 +24,14 @@ def pretrained(name: str | None = None, *, engine: str | Engine = "auto") -> Cla
     Returns:
         A `Classifier`, whose `facts` say what it was trained on, how, and what it gets right.
     """
-    names = tuple(
-        sorted(
-            file.name.removesuffix(_ENDING)
-            for file in resources.files(__package__).iterdir()
-            if file.name.endswith(_ENDING)
-        )
-    )
+    folder = resources.files(__package__)
+    lines = (folder / "SHA256SUMS").read_text("utf-8").splitlines()
+    sums = {file.removesuffix(_ENDING): digest for digest, _, file in (line.partition("  ") for line in lines)}
     if name is None:
-        return names
-    if name not in names:
-        raise invalid("name", f"be one of {', '.join(names) or 'none, as there are none'}", repr(name))
-    with resources.as_file(resources.files(__package__) / f"{name}{_ENDING}") as path:
+        return tuple(sorted(sums))
+    if name not in sums:
+        raise invalid("name", f"be one of {', '.join(sorted(sums))}", repr(name))
+    with resources.as_file(folder / f"{name}{_ENDING}") as path:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != sums[name]:
+            raise ValueError(f"{path} is damaged: install thermoment again.")
         return Classifier.load(path, engine=engine)
