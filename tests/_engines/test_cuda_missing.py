@@ -65,7 +65,8 @@ def test_a_good_gpu_can_run(with_cupy: With) -> None:
 
 
 def test_no_cupy(with_cupy: With) -> None:
-    assert with_cupy(None) == (False, "CuPy is not installed (pip install 'thermoment[cuda]')")
+    hint = "CuPy is not installed: pip install '.[cuda13]' in a checkout of thermoment (cuda12 for CUDA 12)"
+    assert with_cupy(None) == (False, hint)
 
 
 def test_no_cuda(with_cupy: With) -> None:

@@ -3,6 +3,7 @@
 import pydoc
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,17 @@ def test_what_can_run_here() -> None:
     found = tm.engines()
     assert all(found[name].can_run for name in ("reference", "xla"))
     assert found["reference"].note == f"NumPy {np.__version__} in float64"
+
+
+@pytest.mark.parametrize("error", ["ImportError", "RuntimeError", "AttributeError"])
+def test_an_engine_that_cannot_be_imported_says_why(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAX on a processor that it was not built for has the last two, one after the other."""
+    (tmp_path / "refusing.py").write_text(f"raise {error}('not on this processor')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(choice.MODULES, "refusing", "refusing:Engine")
+    assert tm.engines()["refusing"] == (False, "not on this processor")
 
 
 def test_auto_says_what_it_chose_and_why() -> None:

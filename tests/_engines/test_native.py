@@ -1,10 +1,13 @@
 """What is particular to the native engine: its kernels, its threads, its precision, and how it is stopped."""
 
 import math
+import platform
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -287,6 +290,53 @@ def test_a_kernel_that_the_processor_lacks_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match=r"one that this processor can run \(plain\), but was 'avx512'"):
         Native("avx512")
     assert Native().status().startswith("plain C++, ")
+
+
+# What /proc/cpuinfo calls the instructions that each kernel is compiled with.
+AVX512_FLAGS = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+FLAGS = {
+    "avx512bf16": AVX512_FLAGS | {"avx512_bf16"},
+    "avx512": AVX512_FLAGS,
+    "avx2": {"avx2", "fma"},
+    "plain": set[str](),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/cpuinfo")
+def test_the_kernels_that_run_here_are_those_that_linux_says_the_processor_has() -> None:
+    from thermoment._engines._native import kernels
+
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    has = {flag for line in lines if line.startswith("flags") for flag in line.partition(":")[2].split()}
+    for name, _, runs_here, _ in kernels():
+        assert runs_here == (has >= FLAGS[name]), name
+    assert KERNELS[-1] == "plain"
+
+
+_SUMS = """
+import numpy as np
+import thermoment as tm
+from thermoment._engines.native import Native, kernels
+
+reservoir, inputs = tm.Reservoir.draw(13, 4, seed=1), np.random.default_rng(0).normal(size=(2, 4))
+for name, _, runs_here, _ in kernels():
+    if runs_here:
+        raw = tm.simulate(reservoir, inputs, tm.Protocol(dt=0.01, n_replicas=37), engine=Native(name)).raw
+        print(name, raw.tobytes().hex())
+print(Native(threads=2).status())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="there is no qemu-x86_64")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="emulates an older processor of the same architecture")
+def test_on_a_processor_without_avx_the_plain_kernel_gives_its_bits() -> None:
+    """QEMU as a Nehalem (2008) stops a program at the first AVX instruction."""
+    python = [sys.executable, "-c", _SUMS]
+    here = subprocess.run(python, capture_output=True, text=True, check=True).stdout.splitlines()
+    old = subprocess.run(["qemu-x86_64", "-cpu", "Nehalem", *python], capture_output=True, text=True, timeout=500)
+    assert old.returncode == 0, old.stderr
+    assert old.stdout.splitlines() == [here[-2], "plain C++, 2 threads"]
 
 
 def test_status_names_the_kernel_and_the_threads() -> None:

@@ -75,5 +75,6 @@ def _status(name: str) -> tuple[Engine | None, Status]:
     try:
         engine: Engine = getattr(import_module(module), cls)()
         return engine, Status(True, engine.status())
-    except (ImportError, RuntimeError) as error:
+    # JAX refuses a processor without AVX by a RuntimeError, and when it is imported again by an AttributeError.
+    except (ImportError, RuntimeError, AttributeError) as error:
         return None, Status(False, str(error))

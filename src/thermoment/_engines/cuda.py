@@ -21,7 +21,9 @@ try:
     import cupy
     from cupy.cuda import nvrtc
 except ModuleNotFoundError:
-    raise ImportError("CuPy is not installed (pip install 'thermoment[cuda]')") from None
+    raise ImportError(
+        "CuPy is not installed: pip install '.[cuda13]' in a checkout of thermoment (cuda12 for CUDA 12)"
+    ) from None
 
 WIDTH = 256
 """Nodes that a tile holds."""
