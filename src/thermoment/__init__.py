@@ -33,24 +33,32 @@ __all__ = [
     "simulate",
 ]
 
-# Engine classes are imported when they are first used: JAX and CuPy take seconds to load. They are not in `__all__`,
-# since `from thermoment import *` would load them all, and fail where CuPy is not installed.
+# These are imported when they are first used: JAX, CuPy and Zarr take seconds to load. They are not in `__all__`, since
+# `from thermoment import *` would load them all, and fail where CuPy is not installed.
 if TYPE_CHECKING:
     from thermoment._engines.cuda import Cuda as Cuda
     from thermoment._engines.meanfield.engine import MeanField as MeanField
     from thermoment._engines.native import Native as Native
     from thermoment._engines.reference import Reference as Reference
     from thermoment._engines.xla import Xla as Xla
+    from thermoment.machines.classifier import Classifier as Classifier
+    from thermoment.machines.pretrained import pretrained as pretrained
+    from thermoment.runs.load import load as load
 else:
-    _ENGINES = {cls: module for module, _, cls in (place.partition(":") for place in MODULES.values())}
+    _LATER = {cls: module for module, _, cls in (place.partition(":") for place in MODULES.values())}
+    _LATER |= {
+        "Classifier": "thermoment.machines.classifier",
+        "load": "thermoment.runs.load",
+        "pretrained": "thermoment.machines.pretrained",
+    }
 
-    def __getattr__(name: str) -> type:
-        if name not in _ENGINES:
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
             raise AttributeError(f"module 'thermoment' has no attribute {name!r}")
         try:
-            return getattr(import_module(_ENGINES[name]), name)
+            return getattr(import_module(_LATER[name]), name)
         except ImportError as error:
             raise AttributeError(f"thermoment.{name} cannot be used here: {error}") from error
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_ENGINES})
+        return sorted({*globals(), *_LATER})

@@ -35,6 +35,7 @@ def test_features_are_the_moments_of_one_reservoir_after_the_other() -> None:
     assert not np.array_equal(found, JOINED.features(IMAGES))  # other ids, other noise
     assert JOINED.n_inputs == 3
     assert JOINED.n_features == 18
+    assert repr(JOINED) == "Classifier(K1+K2: 5+4 nodes, 3 inputs, 1 readout of 3 classes)"
 
 
 def test_one_readout_sees_all_features() -> None:

@@ -53,6 +53,16 @@ class Classifier:
         if found != wanted:
             raise invalid("readouts", f"read {' and '.join(map(str, wanted))} features", found)
 
+    def __repr__(self) -> str:
+        nodes = "+".join(str(one.n_nodes) for one in self.reservoirs.values())
+        read = f"{len(self.readouts)} readout{'s' if len(self.readouts) > 1 else ''} of {self.n_classes} classes"
+        return f"Classifier({'+'.join(self.reservoirs)}: {nodes} nodes, {self.n_inputs} inputs, {read})"
+
+    @property
+    def n_classes(self) -> int:
+        """C"""
+        return len(self.readouts[0].bias)
+
     @property
     def n_inputs(self) -> int:
         """D"""
