@@ -1,8 +1,8 @@
 """One node on its way to equilibrium: sampled moments with error bars beside the exact Boltzmann moments. Seconds.
 
-The node sits in the well U(x) = x^2 + x^4 - h x at kT = 0.1, starts at x = 0 and is read at two times. At the first it is
-still on its way; at the second its moments are those of Boltzmann's law, to within the error bars and the bias of Euler's
-step, which is of the order of 1e-4.
+The node sits in the well U(x) = x^2 + x^4 - h x at kT = 0.1, starts at x = 0 and is read at two times. At t = 0.3 it is
+still on its way. At t = 4 its moments are those of Boltzmann's law, to within the error bars and the bias of Euler's step,
+which is of the order of 1e-4.
 """
 
 import numpy as np

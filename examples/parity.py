@@ -1,8 +1,8 @@
-"""Parity of four noisy signs: a linear classifier cannot learn it from the signs, and learns it from a reservoir. Seconds.
+"""Parity of four noisy signs: a linear classifier learns it from a reservoir's moments, not from the signs. Seconds.
 
 The inputs are four numbers near -1 or 1, and the class is the sign of their product. Whatever three of them are, the
-fourth decides, so a weighted sum of the inputs is right half of the time. Weighted sums of the moments are not so limited,
-since every node responds to its drive in a nonlinear way.
+fourth decides, so a weighted sum of the inputs is right half of the time. A weighted sum of the moments can be right
+always, since every node responds to its drive in a nonlinear way.
 """
 
 import numpy as np
