@@ -1,7 +1,7 @@
 """Handwritten digits by a reservoir whose input weights are trained: half a minute, most of it compilation.
 
-The 1797 images of 8 x 8 pixels come with scikit-learn. Training follows gradients of the moments at the reading time, on
-slightly distorted copies of the images. The accuracy is measured by sampling the trained machine.
+The 1797 images of 8 x 8 pixels come with scikit-learn. Training follows gradients of the moments at the reading time,
+for slightly distorted copies of the images. The accuracy is measured by sampling the trained machine.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """One node on its way to equilibrium: sampled moments with error bars beside the exact Boltzmann moments. Seconds.
 
 The node sits in the well U(x) = x^2 + x^4 - h x at kT = 0.1, starts at x = 0 and is read at two times. At t = 0.3 it is
-still on its way. At t = 4 its moments are those of Boltzmann's law, to within the error bars and the bias of Euler's step,
-which is of the order of 1e-4.
+still on its way. At t = 4 its moments are those of Boltzmann's law, to within the error bars and the bias of an Euler
+step, which is of the order of 1e-4.
 """
 
 import numpy as np
@@ -15,12 +15,13 @@ ORDERS = (1, 2, 4)
 
 def relax(t_final: float, n_replicas: int = 20_000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Moments at t_final, their standard errors, and the moments in equilibrium; each (orders, drives)."""
-    node = tm.Reservoir(W=[[0.0]], K=[[1.0]], b=[0.0], dynamics=tm.Dynamics(J2=1, J4=1, kT=0.1))
+    dynamics = tm.Dynamics(J2=1, J4=1, kT=0.1)
+    node = tm.Reservoir(W=np.zeros((1, 1)), K=np.ones((1, 1)), b=np.zeros(1), dynamics=dynamics)
     protocol = tm.Protocol(dt=1e-3, t_final=t_final, n_replicas=n_replicas, orders=(1, 2, 4, 8))
     moments = tm.simulate(node, DRIVES[:, None], protocol)  # 8 is for the standard error of 4
     sampled = np.array([moments.order(p)[:, 0] for p in ORDERS])
     error = np.array([moments.standard_error(p)[:, 0] for p in ORDERS])
-    return sampled, error, node.dynamics.boltzmann_moments(DRIVES, ORDERS)
+    return sampled, error, dynamics.boltzmann_moments(DRIVES, ORDERS)
 
 
 def main() -> None:

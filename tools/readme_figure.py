@@ -68,7 +68,7 @@ def errors(axes: Axes) -> None:
 
 def node(h: float, stream: int = 0) -> tm.Reservoir:
     """A node by itself, under the drive h for an input of 1, with the noise of `stream`."""
-    return tm.Reservoir(W=[[0.0]], K=[[h]], b=[0.0], dynamics=DYNAMICS, stream=stream)
+    return tm.Reservoir(W=np.zeros((1, 1)), K=np.full((1, 1), h), b=np.zeros(1), dynamics=DYNAMICS, stream=stream)
 
 
 def states(h: float) -> np.ndarray:
