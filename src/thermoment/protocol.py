@@ -19,10 +19,10 @@ class Protocol:
     Args:
         dt: Euler step; it must divide `t_final`.
         t_final: the time at which the positions are measured.
-        n_replicas: M independent copies, each started at x = 0; moments are means over them. From 1 to 2^20, or
-            `math.inf` with the engine meanfield, which computes the limit.
+        n_replicas: M, independent copies, each started at x = 0, over which moments are averaged; from 1 to 2^20.
+            `math.inf` is for an engine that computes the limit (meanfield).
         clip: x is cut to [-clip, clip] after every step, and the cuts are counted. `math.inf` for no clipping.
-        seed: of the noise, 32 bits. Everything that is simulated with one seed shares one noise (noise.py).
+        seed: chooses the noise of the whole experiment, 32 bits.
         orders: the p of the moments E[x^p], increasing, from 1 to 8.
     """
 
