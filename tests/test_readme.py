@@ -1,4 +1,4 @@
-"""README and CONTRIBUTING tell the truth: the Python prints what they say, every file they name exists."""
+"""README, CONTRIBUTING and docs tell the truth: the Python prints what they say, every file they name exists."""
 
 import contextlib
 import io
@@ -30,10 +30,22 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     assert commands == ["pip install . && thermoment run\n", "pip install '.[test]' && pytest\n"]
 
 
-@pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
-def test_every_link_leads_somewhere(text: str) -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", text):
-        assert link.startswith("https://") or (ROOT / link).exists(), link
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+)
+def test_every_link_leads_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text("utf-8")):
+        file, _, heading = link.partition("#")
+        target = (ROOT / page).parent / file
+        assert link.startswith("https://") or target.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings}, link
+
+
+def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
+    for path in ROOT.glob("docs/*.md"):
+        assert f"](docs/{path.name})" in README, path.name
 
 
 def tree() -> dict[str, str]:

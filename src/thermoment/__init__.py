@@ -1,4 +1,4 @@
-"""Langevin computers: simulate them, read the moments of where they end up, classify with those."""
+"""Langevin computers: simulate networks of noisy nodes, measure the moments of their positions, classify with them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from thermoment.simulation import final_states, sample_paths, simulate
 from thermoment.thermodynamics.heat import Heat, Work
 from thermoment.thermodynamics.relaxation import Relaxation, distance_to_equilibrium
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Dynamics",

@@ -33,7 +33,7 @@ def _reported(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**arguments)
         except KeyboardInterrupt:
-            _fail("Interrupted. What was computed is kept: the same command goes on from here.")
+            _fail("Interrupted. What was computed is kept: the same command continues from here.")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 where = f" to write {error.filename}" if error.filename else ""
@@ -84,8 +84,8 @@ def run(
 ) -> None:
     """Do an experiment, or resume it.
 
-    EXPERIMENT is a name that ships with the package (`thermoment info` lists them) or a TOML file. The same command
-    goes on where an earlier one was stopped, and gives the same results.
+    EXPERIMENT is a name that ships with the package (`thermoment info` lists them) or a TOML file. Interrupt it at any
+    time: the same command continues, and the results are bit-identical.
     """
     chosen = _experiment(experiment, overrides, engine)
     if dry_run:
@@ -186,7 +186,7 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
     """Measure the speed of the engines on this machine.
 
-    At the paper's size: node-steps per second, and the time for the paper's whole experiment.
+    At the paper's size: node-steps (updates of one node) per second, and the time for the paper's whole experiment.
     """
     from thermoment._engines.choice import MODULES
 

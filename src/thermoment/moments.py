@@ -1,4 +1,4 @@
-"""Moments of where the nodes ended up: raw, central, their Monte Carlo errors, and the features made of them."""
+"""Moments of the nodes' positions at t_final: raw and central, their Monte Carlo errors, and features for a readout."""
 
 import json
 import math
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Info:
-    """How the moments came about."""
+    """How the moments were computed."""
 
     engine: str
     choice: str
@@ -34,7 +34,7 @@ class Info:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What an observable added up to along the paths of a sample's replicas."""
+    """An observable, summed along the path of every replica: mean and variance over the replicas of each sample."""
 
     mean: Array
     """mean over the replicas: (S,)"""
@@ -125,7 +125,7 @@ class Moments:
         return np.sqrt(variance / (self.n_replicas - 1))
 
     def features(self, orders: Sequence[int] | None = None) -> Array:
-        """What a linear readout sees: the moments of one order after the other, [m_p | m_q | ...].
+        """The features that a linear readout sees: all moments of one order, then the next, [m_p | m_q | ...].
 
         Args:
             orders: which ones, increasing; all unless given.

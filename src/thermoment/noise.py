@@ -1,12 +1,13 @@
-"""The noise contract, version 1: the same xi on every engine.
+"""Every engine draws the same normal numbers xi, a function of six indices: the noise contract, version 1.
 
     words = Philox4x32-10(counter = (n, m * 4096 + g, s & 0xffffffff, s >> 32), key = (seed, stream))
-    n step, m replica, g = i // 4 node group, s 64-bit sample id, stream = reservoir index
+    n step, m replica, g = i // 4 group of four nodes, s 64-bit sample id, stream the number of the reservoir
     (xi_4g,   xi_4g+1) = r (cos t, sin t),   r = sqrt(-2 ln((w0 + 1/2) / 2^32)),   t = 2 pi w1 / 2^32
     (xi_4g+2, xi_4g+3)   likewise from (w2, w3)
 
-Philox is the counter-based generator of Salmon, Moraes, Dror and Shaw (SC11): the noise of any node at any step is
-computed where it is needed, from the five indices alone.
+Philox is the counter-based generator of Salmon, Moraes, Dror and Shaw (SC11). It has no state: the noise of any node at
+any step is computed where it is needed, from seed, stream, sample, replica, node and step alone. So the noise does not
+depend on the order of the work, on the batch size or on the device.
 """
 
 from typing import Any, TypeVar

@@ -1,9 +1,10 @@
-"""One node in its quartic well: potential, force, stationary point, equilibrium; and what coupling does to it.
+"""The physics of one node in a quartic well: potential, force, stationary point, equilibrium, stable step.
 
     U(x; h) = J2 x^2 + J4 x^4 - h x            F = -dU/dx
     dx = mu F dt + sqrt(2 mu kT) dB
 
-A network adds the force W x. Only a symmetric W derives from a potential.
+x is the position, h the drive (the force of the input), mu the mobility, kT the thermal energy, B a Brownian motion. In
+a network the force W x of the other nodes is added. It derives from a potential only where W is symmetric.
 """
 
 import math
@@ -38,7 +39,7 @@ _QUADRATURE_BLOCK = 2_000_000
 
 
 class Integrability(NamedTuple):
-    """Whether W derives from a potential, and how far it is from that."""
+    """Whether the force W x derives from a potential, and how far it is from that."""
 
     integrable: bool
     asymmetry: float
@@ -46,7 +47,7 @@ class Integrability(NamedTuple):
 
 
 def integrability(W: ArrayLike) -> Integrability:
-    """Whether the coupling derives from a potential: dF_i/dx_j = dF_j/dx_i, that is W = W^T exactly.
+    """Whether the force W x derives from a potential: dF_i/dx_j = dF_j/dx_i, that is W = W^T exactly.
 
     Args:
         W: coupling, (N, N).
@@ -190,7 +191,7 @@ class Dynamics:
         Returns:
             (len(orders), *h.shape).
 
-        At kT = 0 it is the minimum itself (both minima, equally, for a double well at h = 0).
+        At kT = 0 the node rests at the minimum (in a double well at h = 0, in either with probability 1/2).
         Memory is bounded; time is about a microsecond per drive and thousand quadrature points.
         """
         h = np.asarray(h, np.float64)

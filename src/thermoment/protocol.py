@@ -1,4 +1,4 @@
-"""How a reservoir is driven, sampled and read."""
+"""Protocol: the time step, the reading time, the number of replicas, the clip, the seed and the moments to read."""
 
 import math
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ _WORD = 2**32 - 1
 
 @dataclass(frozen=True)
 class Protocol:
-    """How long and how finely a reservoir is simulated, how often, and what is read at the end.
+    """How a reservoir is simulated: time step, reading time, number of copies, seed, and the moments that are read.
 
     Args:
         dt: Euler step; it must divide `t_final`.
-        t_final: the time at which the nodes are read.
+        t_final: the time at which the positions are measured.
         n_replicas: M, independent copies, each started at x = 0, over which moments are averaged; from 1 to 2^20.
             `math.inf` is for an engine that computes the limit (meanfield).
         clip: x is cut to [-clip, clip] after every step, and the cuts are counted; none unless given.

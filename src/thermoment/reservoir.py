@@ -1,4 +1,7 @@
-"""A reservoir: coupled nodes in their wells, W, K and b."""
+"""Reservoir: a network of coupled nodes, with the weights W, K and b.
+
+The word is that of reservoir computing: a random network whose response to an input is read. It is not a heat bath.
+"""
 
 import json
 import math
@@ -31,14 +34,14 @@ class Driven(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reservoir:
-    """N coupled nodes in their wells: force -dV/dx + h + W x, with drive h = K I + b for an input I.
+    """N coupled nodes in their wells: force -2 J2 x - 4 J4 x^3 + h + W x, drive h = K I + b for an input I.
 
     Args:
         W: coupling, (N, N), zero on the diagonal: x_j pushes node i by W_ij x_j. N is at most 16384.
         K: input projection, (N, D).
         b: bias, (N,).
         dynamics: the well, mobility and temperature of the nodes.
-        stream: number of the reservoir within an experiment, 32 bits: each has noise of its own.
+        stream: number of the reservoir within an experiment, 32 bits. Each number has noise of its own.
 
     The arrays are copied, and kept as read-only float64.
     """

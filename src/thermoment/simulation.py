@@ -1,4 +1,4 @@
-"""From inputs to moments: checks everything, picks the engine, runs it."""
+"""Simulation of a reservoir: `simulate` gives moments, `final_states` and `sample_paths` give single replicas."""
 
 import math
 import time
@@ -51,7 +51,7 @@ def simulate(
     Returns:
         Moments, with `raw` (S, len(orders), N), and in `observed` mean and standard error of each observable (S,).
 
-    Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
+    Cost: S * M * N * n_steps updates of a node, each about 2 N floating-point operations.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
     if observables:
@@ -122,7 +122,7 @@ def sample_paths(
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """x of a few nodes along the way, from x = 0 at t = 0. All nodes are simulated.
+    """The path x(t) of a few nodes in every replica, from x = 0 at t = 0. All nodes are simulated.
 
     Args:
         reservoir: the network, of N nodes and D inputs.
