@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from thermoment._support.checks import check_integer, invalid
 from thermoment._support.files import read_tensors, write_tensors
-from thermoment.protocol import check_orders
+from thermoment.protocol import MAX_ORDER, check_orders
 
 Array = NDArray[np.float64]
 
@@ -86,6 +86,7 @@ class Moments:
         Returns:
             (S, N).
         """
+        p = check_integer("p", p, 1, MAX_ORDER)
         if p not in self.orders:
             raise invalid("p", f"be one of the orders {self.orders} of these moments", p)
         return self.raw[:, self.orders.index(p)]
@@ -116,6 +117,7 @@ class Moments:
         Returns:
             (S, N).
         """
+        p = check_integer("p", p, 1, MAX_ORDER)
         if self.n_replicas == math.inf:
             return np.zeros_like(self.order(p))
         if self.n_replicas < 2:
@@ -183,8 +185,13 @@ def concatenate(reservoirs: Sequence[Moments], orders: Sequence[int] | None = No
     Returns:
         (S, sum of the numbers of their features).
     """
+    if isinstance(reservoirs, Moments) or not isinstance(reservoirs, Sequence):
+        raise invalid("reservoirs", "be a list of Moments", repr(reservoirs))
     if not reservoirs:
         raise invalid("reservoirs", "hold at least one Moments", "empty")
+    for k, moments in enumerate(reservoirs):
+        if not isinstance(moments, Moments):
+            raise invalid(f"reservoirs[{k}]", "be Moments", repr(moments))
     for k, moments in enumerate(reservoirs):
         if not np.array_equal(moments.sample_ids, reservoirs[0].sample_ids):
             raise invalid(f"reservoirs[{k}]", "have the sample ids of reservoirs[0]", "of other samples")

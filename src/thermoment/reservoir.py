@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid
 from thermoment._support.files import read_tensors, write_tensors
+from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
 from thermoment.noise import MAX_NODES
 from thermoment.physics import Dynamics
@@ -99,11 +100,12 @@ class Reservoir:
         scales = {"s_W": s_W, "s_K": s_K, "s_b": s_b}
         s_W, s_K, s_b = (check_not_negative(name, value) for name, value in scales.items())
         rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
+        check_fits("n_inputs", (N, N), (N, D))
         W = rng.normal(0.0, s_W / math.sqrt(N), (N, N))
         np.fill_diagonal(W, 0.0)
         K = rng.normal(0.0, s_K / math.sqrt(D), (N, D))
         b = rng.normal(0.0, s_b, N)
-        return cls(W, K, b, dynamics or Dynamics(), stream)
+        return cls(W, K, b, Dynamics() if dynamics is None else dynamics, stream)
 
     def __repr__(self) -> str:
         return f"Reservoir(N={self.n_nodes}, D={self.n_inputs}, stream={self.stream}, {self.dynamics})"
@@ -130,6 +132,7 @@ class Reservoir:
     def driven(self, inputs: ArrayLike) -> Driven:
         """The drive of every node for inputs (S, D), and the largest magnitude in it."""
         images = check_shape("inputs", inputs, ("S", self.n_inputs))
+        check_fits("inputs", (len(images), self.n_nodes))
         drive = np.empty((len(images), self.n_nodes))
 
         def block(start: int) -> float:

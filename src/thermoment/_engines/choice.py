@@ -36,7 +36,7 @@ def engines() -> dict[str, Status]:
 def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, str]:
     """The engine that was asked for, and why it is this one; "auto" asks for the first that can do the task here."""
     if not isinstance(engine, str):
-        if not isinstance(engine, Engine):
+        if isinstance(engine, type) or not isinstance(engine, Engine):
             raise invalid("engine", "be a name or an engine", repr(engine))
         engine.status()
         return engine, "asked for"
