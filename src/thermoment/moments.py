@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.checks import check_integer, invalid
-from thermoment._support.files import read_tensors, write_tensors
+from thermoment._support.checks import check_integer, check_shape, invalid
+from thermoment._support.files import read_facts, read_tensors, write_tensors
 from thermoment.protocol import MAX_ORDER, check_orders
 
 Array = NDArray[np.float64]
@@ -154,12 +155,21 @@ class Moments:
     def load(cls, path: str | PathLike[str]) -> "Moments":
         """Reads what `save` wrote."""
         tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"), optional=("observed",))
-        facts = json.loads(text)
+        facts = read_facts(text, path, "orders", "n_replicas", "info")
+        try:
+            return cls._of_file(tensors, facts)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)} holds no moments: {error}") from None
+
+    @classmethod
+    def _of_file(cls, tensors: dict[str, NDArray[Any]], facts: dict[str, Any]) -> "Moments":
         replicas = math.inf if facts["n_replicas"] is None else facts["n_replicas"]
         orders = check_orders("orders", facts["orders"])
         info = facts["info"]
         if info.get("error") is not None:
             info["error"] = {int(p): value for p, value in info["error"].items()}  # JSON has no integer keys
+        check_shape("raw", tensors["raw"], ("S", len(orders), "N"))
+        check_shape("sample_ids", tensors["sample_ids"], (len(tensors["raw"]),))
         totals = zip(facts.get("observed", ()), tensors.pop("observed", ()), strict=True)
         observed = {name: Observed(mean, variance, int(replicas)) for name, (mean, variance) in totals}
         return cls(orders=orders, n_replicas=replicas, info=Info(**info), observed=observed, **tensors)

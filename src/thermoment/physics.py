@@ -38,9 +38,11 @@ _POINTS_PER_WIDTH = 3.0
 _QUADRATURE_BLOCK = 2_000_000
 
 
-# No coefficient is larger than _LARGEST, and neither J2 nor J4 is smaller than _SMALLEST unless it is zero: their powers
-# and quotients stay within the range of a float.
+# No coefficient is larger than _LARGEST, and neither J2 nor J4 is smaller than _SMALLEST unless it is zero: so their
+# powers and quotients stay within the range of a float.
 _SMALLEST, _LARGEST = 1e-100, 1e30
+# The norm of a matrix with larger elements is that of the matrix divided by its largest, times that.
+_SQUARES_OVERFLOW = 1e70
 # Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
 _MOST_POINTS = 10**7
 
@@ -63,6 +65,8 @@ def integrability(W: ArrayLike) -> Integrability:
         `integrable`, and `asymmetry`, 0 for a symmetric and 1 for an antisymmetric W.
     """
     W = check_array("W", W, ("N", "N"))
+    if (largest := float(np.abs(W).max())) > _SQUARES_OVERFLOW:
+        return integrability(W / largest)
     size = float(np.linalg.norm(W))
     asymmetry = float(np.linalg.norm(W - W.T)) / (2 * size) if size else 0.0
     return Integrability(bool(np.array_equal(W, W.T)), asymmetry)
@@ -70,18 +74,17 @@ def integrability(W: ArrayLike) -> Integrability:
 
 def coupling_norm(W: Array, iterations: int = 30) -> float:
     """Largest singular value of W to a few per cent, by power iteration from a fixed start; O(N^2) an iteration."""
+    if (largest := float(np.abs(W).max())) > _SQUARES_OVERFLOW:
+        return largest * coupling_norm(W / largest, iterations)
     vector: Array = np.random.default_rng(0).normal(size=(W.shape[1],))
     norm = 0.0
     for _ in range(iterations):
         length = float(np.linalg.norm(vector))
         if length == 0.0:
             return 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            image = W @ (vector / length)
-            norm = float(np.linalg.norm(image))
-            vector = W.T @ image
-        if not math.isfinite(norm):
-            return math.inf
+        image = W @ (vector / length)
+        norm = float(np.linalg.norm(image))
+        vector = W.T @ image
     return norm
 
 

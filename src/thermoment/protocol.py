@@ -39,11 +39,9 @@ class Protocol:
             raise invalid("dt", f"give at most 2^32 steps to t_final = {t_final}", dt)
         if not math.isclose(round(t_final / dt) * dt, t_final, rel_tol=1e-9):
             raise invalid("dt", f"divide t_final = {t_final} into whole steps", dt)
-        n_replicas = self.n_replicas
-        if is_infinite(n_replicas):
-            n_replicas = math.inf
-        else:
-            n_replicas = check_integer("n_replicas", n_replicas, 1, MAX_REPLICAS)  # type: ignore[arg-type]
+        n_replicas: int | float = math.inf
+        if not is_infinite(self.n_replicas):
+            n_replicas = check_integer("n_replicas", self.n_replicas, 1, MAX_REPLICAS)  # type: ignore[arg-type]
         clip = math.inf if is_infinite(self.clip) else check_positive("clip", self.clip)
         seed = check_integer("seed", self.seed, 0, _WORD)
         orders = check_orders("orders", self.orders)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid
-from thermoment._support.files import read_tensors, write_tensors
+from thermoment._support.files import read_facts, read_tensors, write_tensors
 from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
 from thermoment.noise import MAX_NODES
@@ -159,5 +160,8 @@ class Reservoir:
     def load(cls, path: str | PathLike[str]) -> "Reservoir":
         """Reads what `save` wrote, with every check of a new reservoir."""
         tensors, text = read_tensors(path, "reservoir", ("W", "K", "b"))
-        facts = json.loads(text)
-        return cls(**tensors, dynamics=Dynamics(**facts["dynamics"]), stream=facts["stream"])
+        facts = read_facts(text, path, "dynamics", "stream")
+        try:
+            return cls(**tensors, dynamics=Dynamics(**facts["dynamics"]), stream=facts["stream"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)} holds no reservoir: {error}") from None

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.choice import choose
 from thermoment._engines.task import Engine, Move, Observable, Task, TracingEngine
-from thermoment._support.checks import check_function, check_integer, check_integers, check_numbers, check_shape, invalid
+from thermoment._support.checks import (
+    check_function,
+    check_integer,
+    check_integers,
+    check_numbers,
+    check_shape,
+    invalid,
+)
 from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments

@@ -1,14 +1,12 @@
 """predictions.npz: the labels of the test images, and what every model took them for."""
 
 import io
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import DAMAGED_NPZ, write_whole
 from thermoment.results.naming import ModelKey
 
 Labels = NDArray[np.int64]
@@ -30,5 +28,5 @@ def load_predictions(folder: Path) -> tuple[Labels, Predictions]:
         with np.load(folder / PREDICTIONS, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
         return found.pop("labels"), {ModelKey.parse(key): array for key, array in found.items()}
-    except (KeyError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED_NPZ as error:
         raise ValueError(f"{folder / PREDICTIONS} is damaged: {error}.") from None
