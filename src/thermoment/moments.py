@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.checks import check_integer, check_shape, invalid
+from thermoment._support.checks import check_integer, check_shape, invalid, quoted
 from thermoment._support.files import read_facts, read_tensors, write_tensors
 from thermoment.protocol import MAX_ORDER, check_orders
 
@@ -196,12 +196,12 @@ def concatenate(reservoirs: Sequence[Moments], orders: Sequence[int] | None = No
         (S, sum of the numbers of their features).
     """
     if isinstance(reservoirs, Moments) or not isinstance(reservoirs, Sequence):
-        raise invalid("reservoirs", "be a list of Moments", repr(reservoirs))
+        raise invalid("reservoirs", "be a list of Moments", quoted(reservoirs))
     if not reservoirs:
         raise invalid("reservoirs", "hold at least one Moments", "empty")
     for k, moments in enumerate(reservoirs):
         if not isinstance(moments, Moments):
-            raise invalid(f"reservoirs[{k}]", "be Moments", repr(moments))
+            raise invalid(f"reservoirs[{k}]", "be Moments", quoted(moments))
     for k, moments in enumerate(reservoirs):
         if not np.array_equal(moments.sample_ids, reservoirs[0].sample_ids):
             raise invalid(f"reservoirs[{k}]", "have the sample ids of reservoirs[0]", "of other samples")

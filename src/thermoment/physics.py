@@ -23,6 +23,7 @@ from thermoment._support.checks import (
     check_real,
     invalid,
 )
+from thermoment._support.memory import check_fits
 
 Array = NDArray[np.float64]
 
@@ -145,24 +146,28 @@ class Dynamics:
     def potential(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """U(x; h) = J2 x^2 + J4 x^4 - h x, broadcast over x and h."""
         x, h = _together(x, h)
-        return np.asarray(x * (x * (self.J2 + self.J4 * x * x) - h))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(x * (x * (self.J2 + self.J4 * x * x) - h))
 
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """F = -dU/dx = -2 J2 x - 4 J4 x^3 + h, broadcast over x and h."""
         x, h = _together(x, h)
-        return np.asarray(force(x, h, self))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
         """U'' = 2 J2 + 12 J4 x^2."""
         x = _numbers("x", x)
-        return np.asarray(2 * self.J2 + 12 * self.J4 * x * x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(2 * self.J2 + 12 * self.J4 * x * x)
 
     def stationary_point(self, h: ArrayLike) -> Array:
         """x*(h), the global minimum of U(x; h): the root of 2 J2 x + 4 J4 x^3 = h with the sign of h, in closed form.
 
         A double well at h = 0 has two equal minima; the positive one is returned.
         """
-        return np.asarray(stationary_point(_numbers("h", h), self))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(stationary_point(_numbers("h", h), self))
 
     def stationary_slope(self, h: ArrayLike) -> Array:
         """dx*/dh = 1 / U''(x*(h)); infinite only for the purely quartic well at h = 0."""
@@ -196,7 +201,8 @@ class Dynamics:
         grid, weight, _ = self._boltzmann_quadrature(np.array([check_real("h", h)]))
         minimum = self.potential(self.stationary_point(h), h)
         Z = weight.sum() * (grid[0, 1] - grid[0, 0])
-        return np.asarray(np.exp(-(self.potential(x, h) - minimum) / self.kT) / Z)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(np.exp(-(self.potential(x, h) - minimum) / self.kT) / Z)
 
     def boltzmann_moments(self, h: ArrayLike, orders: Sequence[int] = (1, 2, 4)) -> Array:
         """E[x^p] of one node in equilibrium, by quadrature to about 1e-12.
@@ -243,7 +249,8 @@ class Dynamics:
         x, h = _together(x, h)
         if x.ndim == 0 or x.shape[-1] != len(W):
             raise ValueError(f"Argument `x` must have shape (..., {len(W)}), but has shape {x.shape}.")
-        return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
 
     def _reach(self, h: Array) -> tuple[Array, Array]:
         """Per drive, an interval outside which U is more than `_TAIL_KT` kT above its minimum."""
@@ -271,18 +278,20 @@ class Dynamics:
 
     def _quadrature_points(self, h: Array) -> int:
         """How many points resolve the narrowest thermal width over the widest interval of these drives."""
-        low, high = self._reach(h)
-        stiffest = np.maximum(self.curvature(low), self.curvature(high))
-        widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
+        with np.errstate(over="ignore", invalid="ignore"):  # then there are infinitely many
+            low, high = self._reach(h)
+            stiffest = np.maximum(self.curvature(low), self.curvature(high))
+            widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
         points = float(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
         if not points <= _MOST_POINTS:
-            raise invalid("kT", "be zero, or large enough to be resolved beside the depth of the well", self.kT)
+            raise invalid("kT", "be zero, or large enough to be resolved beside the well and the drive", self.kT)
         return int(points)
 
     def _boltzmann_quadrature(self, h: Array, points: int | None = None) -> tuple[Array, Array, Array]:
         """Grid (H, Q), weights exp(-(U - Umin)/kT) (H, Q) and their sums (H,) on an even grid per drive."""
+        count = points or self._quadrature_points(h)
         low, high = self._reach(h)
-        grid = np.linspace(low, high, points or self._quadrature_points(h), axis=1)
+        grid = np.linspace(low, high, count, axis=1)
         minimum = self.potential(self.stationary_point(h), h)
         weight = np.exp(-(self.potential(grid, h[:, None]) - minimum[:, None]) / self.kT)
         return grid, weight, weight.sum(axis=1)
@@ -290,16 +299,19 @@ class Dynamics:
 
 def _numbers(argument: str, value: ArrayLike) -> Array:
     """`value` as float64, of any shape."""
-    return np.asarray(check_numbers(argument, value), np.float64)
+    array = check_numbers(argument, value)
+    check_fits(argument, array.shape)
+    return np.asarray(array, np.float64)
 
 
 def _together(x: ArrayLike, h: ArrayLike) -> tuple[Array, Array]:
     """x and h as float64, of shapes that broadcast."""
     points, drives = _numbers("x", x), _numbers("h", h)
     try:
-        np.broadcast_shapes(points.shape, drives.shape)
+        shape = np.broadcast_shapes(points.shape, drives.shape)
     except ValueError:
         raise ValueError(
             f"Argument `h` must broadcast with x of shape {points.shape}, but has shape {drives.shape}."
         ) from None
+    check_fits("h", shape)
     return points, drives

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid
+from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid, quoted
 from thermoment._support.files import read_facts, read_tensors, write_tensors
 from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
@@ -64,7 +64,7 @@ class Reservoir:
             raise invalid("W", "have a zero diagonal", f"{W[node, node]} at index ({node}, {node})")
         K, b = check_array("K", self.K, (N, "D")), check_array("b", self.b, (N,))
         if not isinstance(self.dynamics, Dynamics):
-            raise invalid("dynamics", "be a thermoment.Dynamics", repr(self.dynamics))
+            raise invalid("dynamics", "be a thermoment.Dynamics", quoted(self.dynamics))
         object.__setattr__(self, "stream", check_integer("stream", self.stream, 0, _WORD))
         for name, array in (("W", W), ("K", K), ("b", b)):
             own = np.array(array, order="C")

@@ -19,6 +19,7 @@ from thermoment._support.checks import (
     check_numbers,
     check_shape,
     invalid,
+    quoted,
 )
 from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress, reporter
@@ -62,14 +63,14 @@ def simulate(
     Cost: S * M * N * n_steps node-steps, each about 2 N floating-point operations.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
-    observables = _sequence("observables", observables)
-    if observables:
-        task = replace(task, observables=_check_observables(observables, task))
+    task = replace(task, observables=_check_observables(observables, task))
     found, choice = choose(engine, task)
     found.check(task)
     check_fits("inputs", (task.n_samples, len(task.protocol.orders), task.n_nodes))
     if callable(progress):
         check_function("progress", progress, 0, task.n_samples)
+    elif not isinstance(progress, bool | np.bool_):
+        raise invalid("progress", "be True, False or a function", quoted(progress))
     with reporter(progress, task.n_samples) as report:
         start = time.perf_counter()
         outcome = found.moments(task, report)
@@ -161,9 +162,9 @@ def prepare(
     """Every argument checked, the drives computed."""
     protocol = Protocol() if protocol is None else protocol
     if not isinstance(reservoir, Reservoir):
-        raise invalid("reservoir", "be a thermoment.Reservoir", repr(reservoir))
+        raise invalid("reservoir", "be a thermoment.Reservoir", quoted(reservoir))
     if not isinstance(protocol, Protocol):
-        raise invalid("protocol", "be a thermoment.Protocol", repr(protocol))
+        raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
     drive, strongest = reservoir.driven(inputs)
     ids = _sample_ids(sample_ids, len(drive))
     norm = coupling_norm(reservoir.W)
@@ -202,26 +203,24 @@ def _integers(sample_ids: ArrayLike) -> NDArray[Any]:
         raise invalid("sample_ids", must, f"a {type(sample_ids).__name__} that is no array") from None
 
 
-def _sequence(argument: str, value: Any) -> tuple[Any, ...]:
-    try:
-        return tuple(value)
-    except TypeError:
-        raise invalid(argument, "be a sequence", repr(value)) from None
-
-
 def _check_observables(observables: Sequence[Observable], task: Task) -> tuple[Observable, ...]:
     """Each is asked once what a step of two replicas that do not move adds, before any work."""
-    rest = np.zeros((2, task.n_nodes))
-    for one in observables:
+    try:
+        all_ = iter(observables)
+    except TypeError:
+        raise invalid("observables", "be a sequence", quoted(observables)) from None
+    rest, checked = np.zeros((2, task.n_nodes)), []
+    for one in all_:
         if isinstance(one, type) or not isinstance(one, Observable):
-            raise invalid("observables", "be objects with a name and an increment", repr(one))
+            raise invalid("observables", "be objects with a name and an increment", quoted(one))
         if not isinstance(one, Hashable):
             raise invalid("observables", "be hashable, as a frozen dataclass is", one.name)
         with np.errstate(all="ignore"):
             shape = np.shape(one.increment(Move(rest, rest, task.drive[0], task.W, task.dynamics, task.protocol.dt)))
         if shape != (2,):
             raise invalid("observables", "add one number to each replica", f"{one.name}, which adds shape {shape} to 2")
-    name, count = Counter(one.name for one in observables).most_common(1)[0]
-    if count > 1:
-        raise invalid("observables", "have different names", f"{name}, {count} times")
-    return tuple(observables)
+        checked.append(one)
+    for name, count in Counter(one.name for one in checked).items():
+        if count > 1:
+            raise invalid("observables", "have different names", f"{name}, {count} times")
+    return tuple(checked)

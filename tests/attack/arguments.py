@@ -187,11 +187,15 @@ TAKEN_ON_DISK = {"a word", "the text of a number"}
 """Names that `save` would write to."""
 
 
+SLOW = {(name, "None") for name in ("distance_to_equilibrium", "simulate", "final_states", "sample_paths")}
+"""What is right, and takes seconds."""
+
+
 def cases() -> Iterator[tuple[str, str, str]]:
     """(function, argument, value), by their names."""
     for name, call in CALLS.items():
         for argument, value in itertools.product(call.arguments, VALUES):
-            if not (name.endswith(".save") and value in TAKEN_ON_DISK):
+            if not (name.endswith(".save") and value in TAKEN_ON_DISK) and (name, value) not in SLOW:
                 yield name, argument, value
 
 
@@ -209,7 +213,8 @@ def refusal(call: Callable[[], object]) -> str | None:
         return None if error.filename or "No such file" in str(error) else f"it names no file: {error}"
     except ValueError as error:
         said = str(error)
-        return None if said.startswith("Argument `") and len(said) < 800 else f"it said {said[:200]!r}"
+        good = said.startswith(("Argument `", f"{HERE}: It must hold")) and len(said) < 800
+        return None if good else f"it said {said[:200]!r}"
     except BaseException as error:
         return f"it raised {type(error).__name__}: {str(error)[:200]}"
     return None

@@ -2,10 +2,10 @@
 
     stopped.py FOLDER EXPERIMENT ACT:START:STEP ...
 
-An event is a file opened, renamed, linked, removed, locked or synced, a folder made, or a report of progress: only there
-can what stops a run change what is left on disk. A first run that nothing stops, in FOLDER/whole, counts its events. Then
-for event number START, START + STEP, ... a run in a new folder in which ACT happens at this event, and the same command
-again, which nothing stops. ACT is
+An event is a file opened, renamed, linked, removed, locked or synced, a folder made, or a report of progress: only
+there can what stops a run change what is left on disk. A first run that nothing stops, in FOLDER/whole, counts its
+events. Then for event number START, START + STEP, ... a run in a new folder in which ACT happens at this event, and the
+same command again, which nothing stops. ACT is
 
     SIGKILL, SIGINT            the process sends itself the signal
     EIO, ENOLCK, EACCES        the call that the event is about fails once with this error; a report does not
@@ -36,8 +36,8 @@ from support.runs import contents
 from thermoment import __main__ as command
 from thermoment import cli  # noqa: F401
 from thermoment._support import progress
-from thermoment._support.leaving import INTERRUPTED, SENTENCE
 from thermoment._support.files import write_whole
+from thermoment._support.leaving import INTERRUPTED, SENTENCE
 from thermoment.report import page, terminal  # noqa: F401
 from thermoment.report.figures import draw
 from thermoment.results.node import NodeSample

@@ -26,5 +26,5 @@ def test_a_wrong_argument_is_taken_or_refused_in_one_sentence(name: str) -> None
 
 @pytest.mark.parametrize("case", SPECIAL)
 def test_what_cannot_be_done_is_refused(case: str) -> None:
-    with pytest.raises(ValueError, match="^Argument `"):
+    with pytest.raises(ValueError, match=r"^Argument `"):
         SPECIAL[case]()

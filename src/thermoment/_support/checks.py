@@ -31,6 +31,16 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
+def quoted(value: object) -> str:
+    """`value` as a message shows it where its type matters: a word in quotation marks, an object by its own account."""
+    if isinstance(value, int):
+        return shown(value)
+    try:
+        return shown(repr(value))
+    except (ValueError, RecursionError):
+        return shown(value)
+
+
 def check_real(argument: str, value: Any) -> float:
     """`value` as a finite float. The text of a number is no number."""
     try:
@@ -40,7 +50,7 @@ def check_real(argument: str, value: Any) -> float:
     except OverflowError:
         raise invalid(argument, "be within the range of a float", value) from None
     except (TypeError, ValueError):
-        raise invalid(argument, "be a real number", repr(value)) from None
+        raise invalid(argument, "be a real number", quoted(value)) from None
     if not math.isfinite(number):
         raise invalid(argument, "be finite", number)
     return number
@@ -48,7 +58,10 @@ def check_real(argument: str, value: Any) -> float:
 
 def is_infinite(value: Any) -> bool:
     """Whether `value` is plus infinity, of whatever type of number."""
-    return np.ndim(value) == 0 and bool(value == math.inf)
+    try:
+        return np.ndim(value) == 0 and bool(value == math.inf)
+    except (TypeError, ValueError):
+        return False
 
 
 def check_positive(argument: str, value: Any) -> float:
@@ -72,7 +85,7 @@ def check_integer(argument: str, value: SupportsIndex, low: int, high: int) -> i
     try:
         number = operator.index(value)
     except TypeError:
-        raise invalid(argument, "be an integer", repr(value)) from None
+        raise invalid(argument, "be an integer", quoted(value)) from None
     if isinstance(value, bool) or not low <= number <= high:
         raise invalid(argument, f"be an integer from {low} to {high}", value)
     return number
@@ -81,10 +94,9 @@ def check_integer(argument: str, value: SupportsIndex, low: int, high: int) -> i
 def check_integers(argument: str, values: Any, low: int, high: int) -> tuple[int, ...]:
     """`values` as a tuple of ints in [low, high]."""
     try:
-        items = tuple(values)
+        return tuple(check_integer(argument, value, low, high) for value in values)
     except TypeError:
-        raise invalid(argument, "be a sequence of integers", repr(values)) from None
-    return tuple(check_integer(argument, value, low, high) for value in items)
+        raise invalid(argument, "be a sequence of integers", quoted(values)) from None
 
 
 def check_function(argument: str, value: Any, *given: Any) -> None:
@@ -94,7 +106,7 @@ def check_function(argument: str, value: Any, *given: Any) -> None:
     except ValueError:  # a function written in C may not say
         return
     except TypeError:
-        raise invalid(argument, f"be a function of {len(given)} arguments", repr(value)) from None
+        raise invalid(argument, f"be a function of {len(given)} arguments", quoted(value)) from None
 
 
 def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
@@ -164,8 +176,8 @@ def check_labels(argument: str, value: ArrayLike, n_samples: int, n_classes: int
 
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """`value`, which must be one of `choices`."""
-    if value not in choices:
-        raise invalid(argument, f"be one of {', '.join(choices)}", repr(value))
+    if not isinstance(value, str) or value not in choices:
+        raise invalid(argument, f"be one of {', '.join(choices)}", quoted(value))
     return str(value)
 
 

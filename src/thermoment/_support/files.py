@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 
 # safetensors and platformdirs are imported where they are used: a machine without them can still simulate.
 
@@ -41,7 +41,7 @@ def write_tensors(path: str | PathLike[str], kind: str, tensors: Mapping[str, ND
     """Writes `tensors` and `facts` to `path`, replacing it only when the new file is complete."""
     target = _check_path(path)
     if target.is_dir() or not target.parent.is_dir():
-        raise invalid("path", "be a file in a folder that exists", repr(os.fspath(path)))
+        raise invalid("path", "be a file in a folder that exists", quoted(os.fspath(path)))
     from safetensors.numpy import save
 
     data = save(
@@ -138,4 +138,4 @@ def _check_path(path: str | PathLike[str]) -> Path:
             return Path(text)
     except TypeError:
         pass
-    raise invalid("path", "be the path of a file", repr(path))
+    raise invalid("path", "be the path of a file", quoted(path))

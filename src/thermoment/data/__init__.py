@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 from thermoment._support.progress import Listener
 from thermoment.data import idx, npz
 from thermoment.data.dataset import Dataset
@@ -81,14 +81,14 @@ def _name(name: str | PathLike[str]) -> str:
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise invalid("name", f"be {', '.join(NAMES)}, or a path", repr(name))
+        raise invalid("name", f"be {', '.join(NAMES)}, or a path", quoted(name))
     return text
 
 
 def _path(name: str) -> Path:
     path = Path(name).expanduser()
     if not name or not (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
-        raise invalid("name", f"be {', '.join(NAMES)}, a folder of IDX files or an .npz file", repr(name))
+        raise invalid("name", f"be {', '.join(NAMES)}, a folder of IDX files or an .npz file", quoted(name))
     return Path(os.path.abspath(path))
 
 

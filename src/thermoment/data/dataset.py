@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import check_integer, check_integers, check_shape, invalid
+from thermoment._support.memory import check_fits
 
 MOST_CLASSES = 2**16
 """A label of this or more is some other number, not a class: a readout has a row for every class."""
@@ -110,6 +111,7 @@ def grey(levels: NDArray[Any]) -> NDArray[np.float32]:
 
 def _pixels(argument: str, value: Any, n_inputs: int) -> NDArray[np.float32]:
     x = check_shape(argument, value, ("S", n_inputs))
+    check_fits(argument, x.shape, item_bytes=4)
     if x.dtype.kind != "f":
         raise invalid(argument, "be floats in [0, 1]", f"of type {x.dtype}")
     if not (x.min() >= 0 and x.max() <= 1):  # so written, NaN fails it

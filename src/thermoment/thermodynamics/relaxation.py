@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
@@ -61,7 +61,7 @@ def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: P
     """
     protocol = Protocol() if protocol is None else protocol
     if not isinstance(protocol, Protocol):
-        raise invalid("protocol", "be a thermoment.Protocol", repr(protocol))
+        raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
     protocol = replace(protocol, n_replicas=math.inf)
     moments = simulate(reservoir, inputs, protocol, engine="meanfield").raw
     wait = _LONG / _slowest_rate(reservoir.dynamics)
