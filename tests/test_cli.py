@@ -52,7 +52,7 @@ def test_a_run_prints_results_on_stdout_and_progress_on_stderr(tiny: Path, tmp_p
 
 def test_the_installed_program_is_this_one(run: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "thermoment.cli", "verify", str(run)], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "thermoment", "verify", str(run)], capture_output=True, text=True, check=True
     )
     assert "is whole" in done.stdout
 
@@ -201,23 +201,30 @@ def test_failures_end_with_one_and_one_line(
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "message", "code"),
     [
-        (KeyboardInterrupt(), "Interrupted. What was computed is kept"),
-        (OSError(errno.ENOSPC, "No space left on device", "chunk"), "No space left on the disk to write chunk"),
-        (RuntimeError("the store is in use by another run"), "in use by another run"),
+        (KeyboardInterrupt(), "Interrupted. What was computed is kept", 130),
+        (OSError(errno.ENOSPC, "No space left on device", "chunk"), "No space left on the disk to write chunk", 1),
+        (OSError(errno.EIO, "Input/output error", "chunk"), "thermoment: Input/output error: chunk.", 1),
+        (RuntimeError("the store is in use by another run"), "in use by another run", 1),
+        (KeyError("x"), "KeyError: 'x'. This is a mistake of thermoment itself; THERMOMENT_DEBUG=1", 1),
+        (MemoryError(), "thermoment: There is not enough memory here.", 1),
     ],
 )
 def test_what_stops_a_run_is_said_in_a_sentence(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, message: str
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, message: str, code: int
 ) -> None:
     def stop(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(runner, "run", stop)
     done = call("run", tiny, "--out", tmp_path / "run")
-    assert done.exit_code == 1
+    assert done.exit_code == code
     assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    monkeypatch.setenv("THERMOMENT_DEBUG", "1")
+    shown = "Traceback" in call("run", tiny, "--out", tmp_path / "run").stderr
+    assert shown == isinstance(error, Exception)
 
 
 def test_hours_of_sampling_are_said_before_they_begin(

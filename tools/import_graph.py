@@ -27,7 +27,7 @@ physics protocol learning.options < experiments
 _support protocol < results
 physics results < report
 machines data experiments results report < runs
-runs < thermoment < bench < cli
+runs < thermoment < bench < cli < __main__
 """
 """A part may import every part that stands to its left in one of these lines, and what such a part may import.
 

@@ -3,15 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from thermoment._engines.choice import MODULES, engines
-from thermoment.moments import Info, Moments, Observed, concatenate
-from thermoment.physics import Dynamics, integrability
-from thermoment.protocol import Protocol
-from thermoment.reservoir import Reservoir
-from thermoment.simulation import final_states, sample_paths, simulate
-from thermoment.thermodynamics.heat import Heat, Work
-from thermoment.thermodynamics.relaxation import Relaxation, distance_to_equilibrium
-
 __version__ = "0.2.0"
 
 __all__ = [
@@ -33,9 +24,11 @@ __all__ = [
     "simulate",
 ]
 
-# These are imported when they are first used: JAX, CuPy and Zarr take seconds to load. They are not in `__all__`, since
-# `from thermoment import *` would load them all, and fail where CuPy is not installed.
+# A name is imported when it is first used: `import thermoment` waits for nothing, and the command line has dealt with
+# Ctrl-C before it waits for anything. What takes long to load is not in `__all__`, since `from thermoment import *`
+# would load JAX and CuPy, and fail where CuPy is not installed.
 if TYPE_CHECKING:
+    from thermoment._engines.choice import engines as engines
     from thermoment._engines.cuda import Cuda as Cuda
     from thermoment._engines.meanfield.engine import MeanField as MeanField
     from thermoment._engines.native import Native as Native
@@ -43,22 +36,52 @@ if TYPE_CHECKING:
     from thermoment._engines.xla import Xla as Xla
     from thermoment.machines.classifier import Classifier as Classifier
     from thermoment.machines.pretrained import pretrained as pretrained
+    from thermoment.moments import Info as Info
+    from thermoment.moments import Moments as Moments
+    from thermoment.moments import Observed as Observed
+    from thermoment.moments import concatenate as concatenate
+    from thermoment.physics import Dynamics as Dynamics
+    from thermoment.physics import integrability as integrability
+    from thermoment.protocol import Protocol as Protocol
+    from thermoment.reservoir import Reservoir as Reservoir
     from thermoment.runs.load import load as load
+    from thermoment.simulation import final_states as final_states
+    from thermoment.simulation import sample_paths as sample_paths
+    from thermoment.simulation import simulate as simulate
+    from thermoment.thermodynamics.heat import Heat as Heat
+    from thermoment.thermodynamics.heat import Work as Work
+    from thermoment.thermodynamics.relaxation import Relaxation as Relaxation
+    from thermoment.thermodynamics.relaxation import distance_to_equilibrium as distance_to_equilibrium
 else:
-    _LATER = {cls: module for module, _, cls in (place.partition(":") for place in MODULES.values())}
-    _LATER |= {
-        "Classifier": "thermoment.machines.classifier",
-        "load": "thermoment.runs.load",
-        "pretrained": "thermoment.machines.pretrained",
+    _MODULES = {
+        "_engines.choice": "engines",
+        "moments": "Info Moments Observed concatenate",
+        "physics": "Dynamics integrability",
+        "protocol": "Protocol",
+        "reservoir": "Reservoir",
+        "simulation": "final_states sample_paths simulate",
+        "thermodynamics.heat": "Heat Work",
+        "thermodynamics.relaxation": "Relaxation distance_to_equilibrium",
+        "_engines.cuda": "Cuda",
+        "_engines.meanfield.engine": "MeanField",
+        "_engines.native": "Native",
+        "_engines.reference": "Reference",
+        "_engines.xla": "Xla",
+        "machines.classifier": "Classifier",
+        "machines.pretrained": "pretrained",
+        "runs.load": "load",
     }
+    _PLACES = {name: f"thermoment.{module}" for module, names in _MODULES.items() for name in names.split()}
 
     def __getattr__(name: str) -> object:
-        if name not in _LATER:
+        if name not in _PLACES:
             raise AttributeError(f"module 'thermoment' has no attribute {name!r}")
         try:
-            return getattr(import_module(_LATER[name]), name)
+            found = getattr(import_module(_PLACES[name]), name)
         except ImportError as error:
             raise AttributeError(f"thermoment.{name} cannot be used here: {error}") from error
+        globals()[name] = found
+        return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER})
+        return sorted({*globals(), *_PLACES})

@@ -1,8 +1,14 @@
-"""The command line: results on stdout, progress on stderr; exit code 0, 1 for a failure, 2 for wrong usage."""
+"""The command line: results on stdout, progress on stderr.
+
+Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C. A failure is one line on stderr; with
+THERMOMENT_DEBUG=1 in the environment the traceback comes before it.
+"""
 
 import errno
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import wraps
@@ -12,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import thermoment
+from thermoment._support.leaving import INTERRUPTED, SENTENCE
 
 if TYPE_CHECKING:
     from thermoment.experiments.experiment import Experiment
@@ -26,23 +33,39 @@ def main() -> None:
 
 
 def _reported(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose failures are one line on stderr and exit code 1."""
+    """A command whose failures are one line on stderr and exit code 1, or 130 after Ctrl-C."""
 
     @wraps(command)
     def wrapped(**arguments: Any) -> None:
         try:
             command(**arguments)
-        except KeyboardInterrupt:
-            _fail("Interrupted. What was computed is kept: the same command continues from here.")
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                where = f" to write {error.filename}" if error.filename else ""
-                _fail(f"No space left on the disk{where}. What was computed is kept: make room and run this again.")
-            _fail(str(error))
-        except (ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
-            _fail(str(error) or type(error).__name__)
+        except KeyboardInterrupt:  # where this is called as a function, without __main__.py
+            click.echo(SENTENCE, err=True)
+            sys.exit(INTERRUPTED)
+        except click.ClickException:
+            raise
+        except Exception as error:
+            if os.environ.get("THERMOMENT_DEBUG"):
+                traceback.print_exc()
+            _fail(_sentence(error))
 
     return wrapped
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, for a person. What nobody thought of has its type as well, and how to see where it was."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" to write {error.filename}" if error.filename else ""
+        return f"No space left on the disk{where}. What was computed is kept: make room and run this again."
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.strerror}: {error.filename}."
+    if isinstance(error, MemoryError):
+        return str(error) or "There is not enough memory here."
+    expected = isinstance(error, ValueError | RuntimeError | ArithmeticError | OSError)
+    if expected and not isinstance(error, RecursionError) and str(error):
+        return str(error)
+    said = f"{type(error).__name__}: {error}".rstrip(": ").rstrip(".")
+    return f"{said}. This is a mistake of thermoment itself; THERMOMENT_DEBUG=1 in the environment shows where."
 
 
 def _fail(message: str) -> NoReturn:
@@ -277,7 +300,3 @@ def _show(value: Any, as_json: bool, items: Callable[[Any], Iterable[Any]] = lam
     display.show(items(value))
     if after:
         click.echo(after)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.checks import check_integer, invalid
-from thermoment._support.files import read_tensors, write_tensors
-from thermoment.protocol import check_orders
+from thermoment._support.checks import check_integer, check_shape, invalid, quoted
+from thermoment._support.files import read_facts, read_tensors, write_tensors
+from thermoment.protocol import MAX_ORDER, check_orders
 
 Array = NDArray[np.float64]
 
@@ -86,6 +87,7 @@ class Moments:
         Returns:
             (S, N).
         """
+        p = check_integer("p", p, 1, MAX_ORDER)
         if p not in self.orders:
             raise invalid("p", f"be one of the orders {self.orders} of these moments", p)
         return self.raw[:, self.orders.index(p)]
@@ -116,6 +118,7 @@ class Moments:
         Returns:
             (S, N).
         """
+        p = check_integer("p", p, 1, MAX_ORDER)
         if self.n_replicas == math.inf:
             return np.zeros_like(self.order(p))
         if self.n_replicas < 2:
@@ -152,12 +155,21 @@ class Moments:
     def load(cls, path: str | PathLike[str]) -> "Moments":
         """Reads what `save` wrote."""
         tensors, text = read_tensors(path, "moments", ("raw", "sample_ids"), optional=("observed",))
-        facts = json.loads(text)
+        facts = read_facts(text, path, "orders", "n_replicas", "info")
+        try:
+            return cls._of_file(tensors, facts)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)} holds no moments: {error}") from None
+
+    @classmethod
+    def _of_file(cls, tensors: dict[str, NDArray[Any]], facts: dict[str, Any]) -> "Moments":
         replicas = math.inf if facts["n_replicas"] is None else facts["n_replicas"]
         orders = check_orders("orders", facts["orders"])
         info = facts["info"]
         if info.get("error") is not None:
             info["error"] = {int(p): value for p, value in info["error"].items()}  # JSON has no integer keys
+        check_shape("raw", tensors["raw"], ("S", len(orders), "N"))
+        check_shape("sample_ids", tensors["sample_ids"], (len(tensors["raw"]),))
         totals = zip(facts.get("observed", ()), tensors.pop("observed", ()), strict=True)
         observed = {name: Observed(mean, variance, int(replicas)) for name, (mean, variance) in totals}
         return cls(orders=orders, n_replicas=replicas, info=Info(**info), observed=observed, **tensors)
@@ -183,8 +195,13 @@ def concatenate(reservoirs: Sequence[Moments], orders: Sequence[int] | None = No
     Returns:
         (S, sum of the numbers of their features).
     """
+    if isinstance(reservoirs, Moments) or not isinstance(reservoirs, Sequence):
+        raise invalid("reservoirs", "be a list of Moments", quoted(reservoirs))
     if not reservoirs:
         raise invalid("reservoirs", "hold at least one Moments", "empty")
+    for k, moments in enumerate(reservoirs):
+        if not isinstance(moments, Moments):
+            raise invalid(f"reservoirs[{k}]", "be Moments", quoted(moments))
     for k, moments in enumerate(reservoirs):
         if not np.array_equal(moments.sample_ids, reservoirs[0].sample_ids):
             raise invalid(f"reservoirs[{k}]", "have the sample ids of reservoirs[0]", "of other samples")

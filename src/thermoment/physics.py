@@ -17,12 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import (
     check_array,
-    check_integer,
+    check_integers,
     check_not_negative,
+    check_numbers,
     check_positive,
     check_real,
     invalid,
 )
+from thermoment._support.memory import check_fits
 
 Array = NDArray[np.float64]
 
@@ -36,6 +38,15 @@ _TAIL_KT = 40.0
 _POINTS_PER_WIDTH = 3.0
 # Quadrature points held in memory at once (8 bytes each, a few arrays).
 _QUADRATURE_BLOCK = 2_000_000
+
+
+# No coefficient is larger than _LARGEST, and neither J2 nor J4 is smaller than _SMALLEST unless it is zero: so their
+# powers and quotients stay within the range of a float.
+_SMALLEST, _LARGEST = 1e-100, 1e30
+# The norm of a matrix with larger elements is that of the matrix divided by its largest, times that.
+_SQUARES_OVERFLOW = 1e70
+# Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
+_MOST_POINTS = 10**7
 
 
 class Integrability(NamedTuple):
@@ -56,6 +67,8 @@ def integrability(W: ArrayLike) -> Integrability:
         `integrable`, and `asymmetry`, 0 for a symmetric and 1 for an antisymmetric W.
     """
     W = check_array("W", W, ("N", "N"))
+    if (largest := float(np.abs(W).max())) > _SQUARES_OVERFLOW:
+        return integrability(W / largest)
     size = float(np.linalg.norm(W))
     asymmetry = float(np.linalg.norm(W - W.T)) / (2 * size) if size else 0.0
     return Integrability(bool(np.array_equal(W, W.T)), asymmetry)
@@ -63,18 +76,17 @@ def integrability(W: ArrayLike) -> Integrability:
 
 def coupling_norm(W: Array, iterations: int = 30) -> float:
     """Largest singular value of W to a few per cent, by power iteration from a fixed start; O(N^2) an iteration."""
+    if (largest := float(np.abs(W).max())) > _SQUARES_OVERFLOW:
+        return largest * coupling_norm(W / largest, iterations)
     vector: Array = np.random.default_rng(0).normal(size=(W.shape[1],))
     norm = 0.0
     for _ in range(iterations):
         length = float(np.linalg.norm(vector))
         if length == 0.0:
             return 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            image = W @ (vector / length)
-            norm = float(np.linalg.norm(image))
-            vector = W.T @ image
-        if not math.isfinite(norm):
-            return math.inf
+        image = W @ (vector / length)
+        norm = float(np.linalg.norm(image))
+        vector = W.T @ image
     return norm
 
 
@@ -123,31 +135,40 @@ class Dynamics:
             ("mu", check_positive),
             ("kT", check_not_negative),
         ):
-            object.__setattr__(self, name, check(name, getattr(self, name)))
+            value = check(name, getattr(self, name))
+            if abs(value) > _LARGEST:
+                raise invalid(name, f"be at most {_LARGEST:g} in magnitude", value)
+            if name in ("J2", "J4") and 0 < abs(value) < _SMALLEST:
+                raise invalid(name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
+            object.__setattr__(self, name, value)
         if self.J4 == 0 and self.J2 <= 0:
             raise invalid("J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
 
     def potential(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """U(x; h) = J2 x^2 + J4 x^4 - h x, broadcast over x and h."""
-        x, h = np.asarray(x, np.float64), np.asarray(h, np.float64)
-        return np.asarray(x * (x * (self.J2 + self.J4 * x * x) - h))
+        x, h = _together(x, h)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(x * (x * (self.J2 + self.J4 * x * x) - h))
 
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """F = -dU/dx = -2 J2 x - 4 J4 x^3 + h, broadcast over x and h."""
-        x, h = np.asarray(x, np.float64), np.asarray(h, np.float64)
-        return np.asarray(force(x, h, self))
+        x, h = _together(x, h)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
         """U'' = 2 J2 + 12 J4 x^2."""
-        x = np.asarray(x, np.float64)
-        return np.asarray(2 * self.J2 + 12 * self.J4 * x * x)
+        x = _numbers("x", x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(2 * self.J2 + 12 * self.J4 * x * x)
 
     def stationary_point(self, h: ArrayLike) -> Array:
         """x*(h), the global minimum of U(x; h): the root of 2 J2 x + 4 J4 x^3 = h with the sign of h, in closed form.
 
         A double well at h = 0 has two equal minima; the positive one is returned.
         """
-        return np.asarray(stationary_point(np.asarray(h, np.float64), self))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(stationary_point(_numbers("h", h), self))
 
     def stationary_slope(self, h: ArrayLike) -> Array:
         """dx*/dh = 1 / U''(x*(h)); infinite only for the purely quartic well at h = 0."""
@@ -165,6 +186,8 @@ class Dynamics:
         well whose J2 is lowered by |W| / 2. Accuracy wants a step well below this.
         """
         h, norm = check_real("h", h), check_not_negative("W_norm", W_norm)
+        if norm > _LARGEST:  # beside it the well is nothing
+            return 2 / (self.mu * norm)
         if self.J4 == 0:
             stiffness = 2 * self.J2
         else:
@@ -179,7 +202,8 @@ class Dynamics:
         grid, weight, _ = self._boltzmann_quadrature(np.array([check_real("h", h)]))
         minimum = self.potential(self.stationary_point(h), h)
         Z = weight.sum() * (grid[0, 1] - grid[0, 0])
-        return np.asarray(np.exp(-(self.potential(x, h) - minimum) / self.kT) / Z)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(np.exp(-(self.potential(x, h) - minimum) / self.kT) / Z)
 
     def boltzmann_moments(self, h: ArrayLike, orders: Sequence[int] = (1, 2, 4)) -> Array:
         """E[x^p] of one node in equilibrium, by quadrature to about 1e-12.
@@ -194,9 +218,9 @@ class Dynamics:
         At kT = 0 the node rests at the minimum (in a double well at h = 0, in either with probability 1/2).
         Memory is bounded; time is about a microsecond per drive and thousand quadrature points.
         """
-        h = np.asarray(h, np.float64)
+        h = _numbers("h", h)
         drives = check_array("h", h.reshape(-1), ("S",))
-        powers = [check_integer("orders", p, 0, 2**10) for p in orders]
+        powers = check_integers("orders", orders, 0, 2**10)
         moments = np.empty((len(powers), drives.size))
         if self.kT == 0:
             minimum = self.stationary_point(drives)
@@ -223,8 +247,11 @@ class Dynamics:
                 "be symmetric to have a global potential",
                 f"asymmetric: |W - W^T| / 2|W| = {asymmetry:.3g}",
             )
-        x = np.asarray(x, np.float64)
-        return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
+        x, h = _together(x, h)
+        if x.ndim == 0 or x.shape[-1] != len(W):
+            raise ValueError(f"Argument `x` must have shape (..., {len(W)}), but has shape {x.shape}.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
 
     def _reach(self, h: Array) -> tuple[Array, Array]:
         """Per drive, an interval outside which U is more than `_TAIL_KT` kT above its minimum."""
@@ -252,15 +279,40 @@ class Dynamics:
 
     def _quadrature_points(self, h: Array) -> int:
         """How many points resolve the narrowest thermal width over the widest interval of these drives."""
-        low, high = self._reach(h)
-        stiffest = np.maximum(self.curvature(low), self.curvature(high))
-        widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
-        return int(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
+        with np.errstate(over="ignore", invalid="ignore"):  # then there are infinitely many
+            low, high = self._reach(h)
+            stiffest = np.maximum(self.curvature(low), self.curvature(high))
+            widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
+        points = float(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
+        if not points <= _MOST_POINTS:
+            raise invalid("kT", "be zero, or large enough to be resolved beside the well and the drive", self.kT)
+        return int(points)
 
     def _boltzmann_quadrature(self, h: Array, points: int | None = None) -> tuple[Array, Array, Array]:
         """Grid (H, Q), weights exp(-(U - Umin)/kT) (H, Q) and their sums (H,) on an even grid per drive."""
+        count = points or self._quadrature_points(h)
         low, high = self._reach(h)
-        grid = np.linspace(low, high, points or self._quadrature_points(h), axis=1)
+        grid = np.linspace(low, high, count, axis=1)
         minimum = self.potential(self.stationary_point(h), h)
         weight = np.exp(-(self.potential(grid, h[:, None]) - minimum[:, None]) / self.kT)
         return grid, weight, weight.sum(axis=1)
+
+
+def _numbers(argument: str, value: ArrayLike) -> Array:
+    """`value` as float64, of any shape."""
+    array = check_numbers(argument, value)
+    check_fits(argument, array.shape)
+    return np.asarray(array, np.float64)
+
+
+def _together(x: ArrayLike, h: ArrayLike) -> tuple[Array, Array]:
+    """x and h as float64, of shapes that broadcast."""
+    points, drives = _numbers("x", x), _numbers("h", h)
+    try:
+        shape = np.broadcast_shapes(points.shape, drives.shape)
+    except ValueError:
+        raise ValueError(
+            f"Argument `h` must broadcast with x of shape {points.shape}, but has shape {drives.shape}."
+        ) from None
+    check_fits("h", shape)
+    return points, drives

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from thermoment._support.checks import check_integer, check_positive, invalid
+from thermoment._support.checks import check_integer, check_integers, check_positive, invalid, is_infinite
 from thermoment.noise import MAX_REPLICAS, MAX_STEPS
 
 MAX_ORDER = 8
@@ -37,12 +37,12 @@ class Protocol:
         dt, t_final = check_positive("dt", self.dt), check_positive("t_final", self.t_final)
         if t_final / dt > MAX_STEPS:
             raise invalid("dt", f"give at most 2^32 steps to t_final = {t_final}", dt)
-        if not math.isclose(self.n_steps * dt, t_final, rel_tol=1e-9):
+        if not math.isclose(round(t_final / dt) * dt, t_final, rel_tol=1e-9):
             raise invalid("dt", f"divide t_final = {t_final} into whole steps", dt)
-        n_replicas = self.n_replicas
-        if n_replicas != math.inf:
-            n_replicas = check_integer("n_replicas", n_replicas, 1, MAX_REPLICAS)  # type: ignore[arg-type]
-        clip = self.clip if self.clip == math.inf else check_positive("clip", self.clip)
+        n_replicas: int | float = math.inf
+        if not is_infinite(self.n_replicas):
+            n_replicas = check_integer("n_replicas", self.n_replicas, 1, MAX_REPLICAS)  # type: ignore[arg-type]
+        clip = math.inf if is_infinite(self.clip) else check_positive("clip", self.clip)
         seed = check_integer("seed", self.seed, 0, _WORD)
         orders = check_orders("orders", self.orders)
         for name, value in (
@@ -63,10 +63,7 @@ class Protocol:
 
 def check_orders(argument: str, orders: Sequence[int]) -> tuple[int, ...]:
     """`orders` as a tuple of increasing moment orders from 1 to 8."""
-    try:
-        checked = tuple(check_integer(argument, p, 1, MAX_ORDER) for p in orders)
-    except TypeError:
-        raise invalid(argument, "be a sequence of integers", repr(orders)) from None
+    checked = check_integers(argument, orders, 1, MAX_ORDER)
     if not checked or any(p >= q for p, q in pairwise(checked)):
         raise invalid(argument, f"be increasing integers from 1 to {MAX_ORDER}", orders)
     return checked

@@ -5,6 +5,7 @@ The word is that of reservoir computing: a random network whose response to an i
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import NamedTuple
@@ -12,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid
-from thermoment._support.files import read_tensors, write_tensors
+from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid, quoted
+from thermoment._support.files import read_facts, read_tensors, write_tensors
+from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
 from thermoment.noise import MAX_NODES
 from thermoment.physics import Dynamics
@@ -65,7 +67,7 @@ class Reservoir:
             raise invalid("W", "have a zero diagonal", f"{W[node, node]} at index ({node}, {node})")
         K, b = check_array("K", self.K, (N, "D")), check_array("b", self.b, (N,))
         if not isinstance(self.dynamics, Dynamics):
-            raise invalid("dynamics", "be a thermoment.Dynamics", repr(self.dynamics))
+            raise invalid("dynamics", "be a thermoment.Dynamics", quoted(self.dynamics))
         object.__setattr__(self, "stream", check_integer("stream", self.stream, 0, _WORD))
         for name, array in (("W", W), ("K", K), ("b", b)):
             own = np.array(array, order="C")
@@ -102,11 +104,12 @@ class Reservoir:
         scales = {"s_W": s_W, "s_K": s_K, "s_b": s_b}
         s_W, s_K, s_b = (check_not_negative(name, value) for name, value in scales.items())
         rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
+        check_fits("n_inputs", (N, N), (N, D))
         W = rng.normal(0.0, s_W / math.sqrt(N), (N, N))
         np.fill_diagonal(W, 0.0)
         K = rng.normal(0.0, s_K / math.sqrt(D), (N, D))
         b = rng.normal(0.0, s_b, N)
-        return cls(W, K, b, dynamics or Dynamics(), stream)
+        return cls(W, K, b, Dynamics() if dynamics is None else dynamics, stream)
 
     def __repr__(self) -> str:
         return f"Reservoir(N={self.n_nodes}, D={self.n_inputs}, stream={self.stream}, {self.dynamics})"
@@ -133,6 +136,7 @@ class Reservoir:
     def driven(self, inputs: ArrayLike) -> Driven:
         """The drive of every node for inputs (S, D), and the largest magnitude in it."""
         images = check_shape("inputs", inputs, ("S", self.n_inputs))
+        check_fits("inputs", (len(images), self.n_nodes))
         drive = np.empty((len(images), self.n_nodes))
 
         def block(start: int) -> float:
@@ -159,5 +163,8 @@ class Reservoir:
     def load(cls, path: str | PathLike[str]) -> "Reservoir":
         """Reads what `save` wrote, with every check of a new reservoir."""
         tensors, text = read_tensors(path, "reservoir", ("W", "K", "b"))
-        facts = json.loads(text)
-        return cls(**tensors, dynamics=Dynamics(**facts["dynamics"]), stream=facts["stream"])
+        facts = read_facts(text, path, "dynamics", "stream")
+        try:
+            return cls(**tensors, dynamics=Dynamics(**facts["dynamics"]), stream=facts["stream"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)} holds no reservoir: {error}") from None

@@ -6,13 +6,23 @@ import warnings
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.choice import choose
 from thermoment._engines.task import Engine, Move, Observable, Task, TracingEngine
-from thermoment._support.checks import check_integer, check_shape, invalid
+from thermoment._support.checks import (
+    check_function,
+    check_integer,
+    check_integers,
+    check_numbers,
+    check_shape,
+    invalid,
+    quoted,
+)
+from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
 from thermoment.physics import coupling_norm
@@ -54,8 +64,7 @@ def simulate(
     Cost: S * M * N * n_steps updates of a node, each about 2 N floating-point operations.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
-    if observables:
-        task = replace(task, observables=_check_observables(observables, task))
+    task = replace(task, observables=_check_observables(observables, task))
     moments = compute(task, engine, progress)
     if moments.info.clip_count:
         warnings.warn(clip_sentence(moments.info.clip_count, task), ClipWarning, stacklevel=2)
@@ -70,6 +79,11 @@ def compute(task: Task, engine: str | Engine = "auto", progress: Progress = Fals
     """Moments of a task that `prepare` made, by the engine asked for."""
     found, choice = choose(engine, task)
     found.check(task)
+    check_fits("inputs", (task.n_samples, len(task.protocol.orders), task.n_nodes))
+    if callable(progress):
+        check_function("progress", progress, 0, task.n_samples)
+    elif not isinstance(progress, bool | np.bool_):
+        raise invalid("progress", "be True, False or a function", quoted(progress))
     with reporter(progress, task.n_samples) as report:
         start = time.perf_counter()
         outcome = found.moments(task, report)
@@ -109,7 +123,9 @@ def final_states(
         (S, M, N), all of it in memory.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
-    return _tracing(engine, task).final_states(task)
+    found = _tracing(engine, task)
+    check_fits("inputs", (task.n_samples, task.n_replicas, task.n_nodes))
+    return found.final_states(task)
 
 
 def sample_paths(
@@ -138,11 +154,15 @@ def sample_paths(
     """
     task = prepare(reservoir, inputs, protocol, sample_ids)
     last = task.n_nodes - 1
-    chosen = np.array([check_integer("nodes", node, 0, last) for node in nodes], np.intp)
+    chosen = np.array(check_integers("nodes", nodes, 0, last), np.intp)
+    if not len(chosen):
+        raise invalid("nodes", "name at least one node", "empty")
     every = check_integer("every", every, 1, task.protocol.n_steps)
     if task.protocol.n_steps % every:
         raise invalid("every", f"divide the {task.protocol.n_steps} steps", every)
-    paths = _tracing(engine, task).sample_paths(task, chosen, every)
+    found = _tracing(engine, task)
+    check_fits("inputs", (task.n_samples, task.n_replicas, 1 + task.protocol.n_steps // every, len(chosen)))
+    paths = found.sample_paths(task, chosen, every)
     times = np.arange(paths.shape[2], dtype=np.float64) * (every * task.protocol.dt)
     return times, paths
 
@@ -164,9 +184,9 @@ def prepare(
     """Every argument checked, the drives computed."""
     protocol = Protocol() if protocol is None else protocol
     if not isinstance(reservoir, Reservoir):
-        raise invalid("reservoir", "be a thermoment.Reservoir", repr(reservoir))
+        raise invalid("reservoir", "be a thermoment.Reservoir", quoted(reservoir))
     if not isinstance(protocol, Protocol):
-        raise invalid("protocol", "be a thermoment.Protocol", repr(protocol))
+        raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
     drive, strongest = reservoir.driven(inputs)
     ids = _sample_ids(sample_ids, len(drive))
     norm = coupling_norm(reservoir.W)
@@ -185,7 +205,7 @@ def prepare(
 def _sample_ids(sample_ids: ArrayLike | None, n_samples: int) -> NDArray[np.uint64]:
     if sample_ids is None:
         return np.arange(n_samples, dtype=np.uint64)
-    ids = np.asarray(sample_ids)
+    ids = _integers(sample_ids)
     if ids.dtype.kind not in "iu":
         raise invalid("sample_ids", "be integers from 0 to 2^64 - 1", f"of dtype {ids.dtype}")
     check_shape("sample_ids", ids, (n_samples,))
@@ -194,19 +214,35 @@ def _sample_ids(sample_ids: ArrayLike | None, n_samples: int) -> NDArray[np.uint
     return ids.astype(np.uint64)
 
 
+def _integers(sample_ids: ArrayLike) -> NDArray[Any]:
+    """`sample_ids` as an array; Python's integers from 2^63 on make one of objects."""
+    if isinstance(sample_ids, np.ma.MaskedArray):
+        return check_numbers("sample_ids", sample_ids)
+    try:
+        return np.asarray(sample_ids)
+    except ValueError:  # rows of different lengths
+        must = "be integers from 0 to 2^64 - 1"
+        raise invalid("sample_ids", must, f"a {type(sample_ids).__name__} that is no array") from None
+
+
 def _check_observables(observables: Sequence[Observable], task: Task) -> tuple[Observable, ...]:
     """Each is asked once what a step of two replicas that do not move adds, before any work."""
-    rest = np.zeros((2, task.n_nodes))
-    for one in observables:
-        if not isinstance(one, Observable):
-            raise invalid("observables", "be objects with a name and an increment", repr(one))
+    try:
+        all_ = iter(observables)
+    except TypeError:
+        raise invalid("observables", "be a sequence", quoted(observables)) from None
+    rest, checked = np.zeros((2, task.n_nodes)), []
+    for one in all_:
+        if isinstance(one, type) or not isinstance(one, Observable):
+            raise invalid("observables", "be objects with a name and an increment", quoted(one))
         if not isinstance(one, Hashable):
             raise invalid("observables", "be hashable, as a frozen dataclass is", one.name)
         with np.errstate(all="ignore"):
             shape = np.shape(one.increment(Move(rest, rest, task.drive[0], task.W, task.dynamics, task.protocol.dt)))
         if shape != (2,):
             raise invalid("observables", "add one number to each replica", f"{one.name}, which adds shape {shape} to 2")
-    name, count = Counter(one.name for one in observables).most_common(1)[0]
-    if count > 1:
-        raise invalid("observables", "have different names", f"{name}, {count} times")
-    return tuple(observables)
+        checked.append(one)
+    for name, count in Counter(one.name for one in checked).items():
+        if count > 1:
+            raise invalid("observables", "have different names", f"{name}, {count} times")
+    return tuple(checked)

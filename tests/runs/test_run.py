@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from thermoment._engines.reference import Reference
 from thermoment._engines.task import Outcome, Report, Task
 from thermoment._support import files
 from thermoment.experiments.experiment import Experiment, read
-from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.results import load
@@ -390,36 +389,3 @@ def test_an_infinite_setting_is_written_and_read_again(tiny: Experiment, tmp_pat
     assert results.settings["protocol"][key] == float("inf")
     assert json.loads((tmp_path / "run/results.json").read_text())["settings"]["protocol"][key] is None
     assert verify(tmp_path / "run") == []
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda e: replace(e, engine="native-gpu"), "`engine` must be one of"),
-        (
-            lambda e: replace(e, protocol=replace(e.protocol, n_replicas=float("inf"))),
-            "must be finite for an engine that samples",
-        ),
-        (lambda e: replace(e, data=replace(e.data, n_train=10**6)), "n_train"),
-        (lambda e: replace(e, data=replace(e.data, name="nowhere.npz")), "nowhere.npz"),
-        (lambda e: replace(e, protocol=replace(e.protocol, dt=1.0, t_final=1.0)), "`dt` must be at most"),
-        (lambda e: replace(e, variants={"a": {}, "b": {"engine": "nope"}}), "`engine` must be one of"),
-        (lambda e: _second(e, s_K=1000.0), "`dt` must be at most"),
-        (lambda e: _second(e, s_W=1e308), "`W` must have a finite norm"),
-        (lambda e: replace(e, finite_time=FiniteTime(validation=120)), "leave some of the 120 images"),
-    ],
-)
-def test_bad_experiments_stop_before_any_work(
-    tiny: Experiment, tmp_path: Path, change: Callable[[Experiment], Experiment], message: str
-) -> None:
-    heard = Heard()
-    with pytest.raises((ValueError, RuntimeError), match=message):
-        runner.run(change(tiny), tmp_path / "run", listener=heard)
-    assert heard.done == {}
-    assert list(tmp_path.iterdir()) == []
-
-
-def _second(experiment: Experiment, **changes: Any) -> Experiment:
-    """With another second reservoir, which is not trained: what is wrong with it can be known at the start."""
-    first, second = experiment.reservoirs
-    return replace(experiment, reservoirs=(first, replace(second, **changes)))

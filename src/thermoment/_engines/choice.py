@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from thermoment._engines.task import Engine, Task
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 
 MODULES = {
     "reference": "thermoment._engines.reference:Reference",
@@ -36,8 +36,8 @@ def engines() -> dict[str, Status]:
 def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, str]:
     """The engine that was asked for, and why it is this one; "auto" asks for the first that can do the task here."""
     if not isinstance(engine, str):
-        if not isinstance(engine, Engine):
-            raise invalid("engine", "be a name or an engine", repr(engine))
+        if isinstance(engine, type) or not isinstance(engine, Engine):
+            raise invalid("engine", "be a name or an engine", quoted(engine))
         engine.status()
         return engine, "asked for"
     if engine == "auto":
@@ -63,7 +63,7 @@ def choose(engine: "str | Engine", task: Task | None = None) -> tuple[Engine, st
             f"  {name}: {'' if status.can_run else 'cannot run here, '}{status.note}"
             for name, status in engines().items()
         )
-        raise ValueError(f"Argument `engine` must be one of the following, but was {engine!r}.\n{listing}")
+        raise ValueError(f"Argument `engine` must be one of the following, but was {quoted(engine)}.\n{listing}")
     found, status = _status(engine)
     if found is None:
         raise RuntimeError(f"Engine `{engine}` cannot run here: {status.note}.")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
-from thermoment._support.checks import check_integer, invalid
+from thermoment._support.checks import check_integer, invalid, quoted
 from thermoment._support.threads import cores
 from thermoment.physics import Dynamics, coupling_norm
 
@@ -45,8 +45,8 @@ class Native:
             check_integer("threads", self.threads, 1, 4096)
         if self.isa is not None and not _missing:
             built = {name: runs_here for name, _, runs_here, _ in kernels()}
-            if self.isa not in built:
-                raise invalid("isa", f"be one of {', '.join(built)}", repr(self.isa))
+            if not isinstance(self.isa, str) or self.isa not in built:
+                raise invalid("isa", f"be one of {', '.join(built)}", quoted(self.isa))
             if not built[self.isa]:
                 can = ", ".join(name for name, runs_here in built.items() if runs_here)
                 raise invalid("isa", f"be one that this processor can run ({can})", repr(self.isa))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from thermoment._engines.jax_noise import box_muller
 from thermoment._engines.tally import Tally
 from thermoment._engines.task import Array, Move, Observable, Outcome, Report, Task, check_samples
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
 from thermoment.noise import counters, philox, round_keys
@@ -40,8 +40,8 @@ class Xla:
     tasks_at_once = 1
 
     def __post_init__(self) -> None:
-        if self.dtype not in ("float32", "float64"):
-            raise invalid("dtype", 'be "float32" or "float64"', repr(self.dtype))
+        if not isinstance(self.dtype, str) or self.dtype not in ("float32", "float64"):
+            raise invalid("dtype", 'be "float32" or "float64"', quoted(self.dtype))
 
     def status(self) -> str:
         devices = jax.local_devices()

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
+from inspect import signature
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -30,19 +31,37 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
+def quoted(value: object) -> str:
+    """`value` as a message shows it where its type matters: a word in quotation marks, an object by its own account."""
+    if isinstance(value, int):
+        return shown(value)
+    try:
+        return shown(repr(value))
+    except (ValueError, RecursionError):
+        return shown(value)
+
+
 def check_real(argument: str, value: Any) -> float:
     """`value` as a finite float. The text of a number is no number."""
     try:
-        if isinstance(value, str | bytes | bytearray):
+        if isinstance(value, str | bytes | bytearray) or np.ndim(value) or value is np.ma.masked:
             raise TypeError
         number = float(value)
     except OverflowError:
         raise invalid(argument, "be within the range of a float", value) from None
     except (TypeError, ValueError):
-        raise invalid(argument, "be a real number", repr(value)) from None
+        raise invalid(argument, "be a real number", quoted(value)) from None
     if not math.isfinite(number):
         raise invalid(argument, "be finite", number)
     return number
+
+
+def is_infinite(value: Any) -> bool:
+    """Whether `value` is plus infinity, of whatever type of number."""
+    try:
+        return np.ndim(value) == 0 and bool(value == math.inf)
+    except (TypeError, ValueError):
+        return False
 
 
 def check_positive(argument: str, value: Any) -> float:
@@ -66,10 +85,28 @@ def check_integer(argument: str, value: SupportsIndex, low: int, high: int) -> i
     try:
         number = operator.index(value)
     except TypeError:
-        raise invalid(argument, "be an integer", repr(value)) from None
+        raise invalid(argument, "be an integer", quoted(value)) from None
     if isinstance(value, bool) or not low <= number <= high:
         raise invalid(argument, f"be an integer from {low} to {high}", value)
     return number
+
+
+def check_integers(argument: str, values: Any, low: int, high: int) -> tuple[int, ...]:
+    """`values` as a tuple of ints in [low, high]."""
+    try:
+        return tuple(check_integer(argument, value, low, high) for value in values)
+    except TypeError:
+        raise invalid(argument, "be a sequence of integers", quoted(values)) from None
+
+
+def check_function(argument: str, value: Any, *given: Any) -> None:
+    """Raises where `value` is no function that can be called with as many arguments as are `given`."""
+    try:
+        signature(value).bind(*given)
+    except ValueError:  # a function written in C may not say
+        return
+    except TypeError:
+        raise invalid(argument, f"be a function of {len(given)} arguments", quoted(value)) from None
 
 
 def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
@@ -85,7 +122,16 @@ def check_array(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
 
 
 def check_shape(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> NDArray[Any]:
-    """`value` as an array of real numbers of `shape`, in whatever type of NumPy they come.
+    """`value` as an array of real numbers of `shape`, in whatever type of NumPy they come."""
+    array = check_numbers(argument, value)
+    if not _fits(array.shape, shape):
+        wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")
+    return array
+
+
+def check_numbers(argument: str, value: ArrayLike) -> NDArray[Any]:
+    """`value` as an array of real numbers of any shape, in whatever type of NumPy they come.
 
     The short floats of JAX, such as bfloat16 and float8, become float32. A masked cell has no value and is refused.
     """
@@ -100,9 +146,6 @@ def check_shape(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -
             raise TypeError
     except (TypeError, ValueError):
         raise invalid(argument, "be a real array", f"of type {type(value).__name__}") from None
-    if not _fits(array.shape, shape):
-        wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        raise ValueError(f"Argument `{argument}` must have shape {wanted}, but has shape {array.shape}.")
     return array
 
 
@@ -118,7 +161,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
 
 def check_labels(argument: str, value: ArrayLike, n_samples: int, n_classes: int | None = None) -> NDArray[np.int64]:
     """`value` as an int64 array of class numbers from 0, below `n_classes` if given, one for each sample: (S,)."""
-    labels = np.asarray(value)
+    labels = check_numbers(argument, value)
     if labels.shape != (n_samples,):
         raise ValueError(f"Argument `{argument}` must have shape ({n_samples},), but has shape {labels.shape}.")
     if labels.dtype.kind not in "iu":
@@ -133,8 +176,8 @@ def check_labels(argument: str, value: ArrayLike, n_samples: int, n_classes: int
 
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """`value`, which must be one of `choices`."""
-    if value not in choices:
-        raise invalid(argument, f"be one of {', '.join(choices)}", repr(value))
+    if not isinstance(value, str) or value not in choices:
+        raise invalid(argument, f"be one of {', '.join(choices)}", quoted(value))
     return str(value)
 
 
@@ -163,7 +206,7 @@ def check_fields(
     optional = {field.name for field in fields(instance) if field.default is None}
     for name, check in checks.items():
         value = getattr(instance, name)
-        if name in infinite and value == math.inf:
+        if name in infinite and is_infinite(value):
             object.__setattr__(instance, name, math.inf)
         elif not (name in optional and value is None):
             object.__setattr__(instance, name, check(value))

@@ -3,7 +3,11 @@
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,13 +15,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment._support.checks import invalid, quoted
+
 # safetensors and platformdirs are imported where they are used: a machine without them can still simulate.
 
 _VERSION = "1"
 
+DAMAGED_NPZ = (
+    ArithmeticError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy and zipfile raise for an .npz file whose bytes are damaged, as far as it is no error of the disk."""
+
 
 def write_tensors(path: str | PathLike[str], kind: str, tensors: Mapping[str, NDArray[Any]], facts: str) -> None:
     """Writes `tensors` and `facts` to `path`, replacing it only when the new file is complete."""
+    target = _check_path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise invalid("path", "be a file in a folder that exists", quoted(os.fspath(path)))
     from safetensors.numpy import save
 
     data = save(
@@ -40,17 +64,26 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
     path = Path(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with open(partial, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with named(path):
+            with open(partial, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+    finally:
+        with suppress(OSError):  # the error to be told is the first one
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def named(path: str | PathLike[str]) -> Iterator[None]:
+    """Errors inside name the file: a full or failing disk is noticed by calls that know no name."""
+    try:
+        yield
     except OSError as error:
-        if error.filename is None:  # a full or failing disk is noticed by calls that know no name
+        if error.filename is None and error.errno is not None:
             error.filename = os.fspath(path)
         raise
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:
@@ -66,13 +99,15 @@ def read_tensors(
     path: str | PathLike[str], kind: str, names: Sequence[str] | None, optional: Sequence[str] = ()
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """The tensors and the facts of a file of this `kind`: those called `names` and any `optional` ones, or all."""
+    if _check_path(path).is_dir():
+        raise invalid("path", "be a file", f"the folder {os.fspath(path)!r}")
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(os.fspath(path), framework="numpy") as file:
+        with named(path), safe_open(os.fspath(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, KeyError) as error:  # the last two: a type of number that NumPy does not have
         raise ValueError(f"{os.fspath(path)} is not a whole safetensors file: {error}.") from None
     found = metadata.get("format"), metadata.get("version")
     expected = names is None or set(names) <= set(tensors) <= {*names, *optional}
@@ -82,4 +117,25 @@ def read_tensors(
             f"{os.fspath(path)} must hold a thermoment.{kind} of version {_VERSION}{wanted}, "
             f"but holds {found[0] or 'an unnamed format'} of version {found[1]} with {', '.join(sorted(tensors))}."
         )
-    return tensors, metadata["facts"]
+    return tensors, metadata.get("facts", "")
+
+
+def read_facts(text: str, path: str | PathLike[str], *names: str) -> dict[str, Any]:
+    """The facts of a file that `read_tensors` read, parsed: a JSON object with at least the keys `names`."""
+    try:
+        facts = json.loads(text)
+        if isinstance(facts, dict) and facts.keys() >= set(names):
+            return facts
+    except ValueError:
+        pass
+    raise ValueError(f"{os.fspath(path)} is damaged: it does not say its {', '.join(names)}.")
+
+
+def _check_path(path: str | PathLike[str]) -> Path:
+    try:
+        text = os.fspath(path)
+        if isinstance(text, str) and text and "\0" not in text:
+            return Path(text)
+    except TypeError:
+        pass
+    raise invalid("path", "be the path of a file", quoted(path))

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from thermoment._support.files import named
+
 
 def identity(*facts: Any) -> str:
     """SHA-256 of dataclasses, arrays and plain values: equal where, and only where, all of them are."""
@@ -33,7 +35,7 @@ def plain(value: Any) -> Any:
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file's bytes."""
-    with open(path, "rb") as file:
+    with named(path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

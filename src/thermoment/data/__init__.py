@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 from thermoment._support.progress import Listener
 from thermoment.data import idx, npz
 from thermoment.data.dataset import Dataset
@@ -43,7 +43,7 @@ def load(
     it, and `listener` is told how far; without one, stderr shows it. An .npz file holds x_train, y_train, x_test,
     y_test, with x (S, D) or (S, height, width) or of more dimensions.
     """
-    name = os.fspath(name)
+    name = _name(name)
     if name == "digits":
         return _digits()
     if name in KNOWN:
@@ -57,7 +57,7 @@ def load(
 
 def locate(name: str | PathLike[str], data_dir: str | PathLike[str] | None = None) -> tuple[Place, ...]:
     """The places where `load` looks, in its order. Folders are read and checked, the network is left alone."""
-    name = os.fspath(name)
+    name = _name(name)
     if name == "digits":
         return (Place("scikit-learn", True, "comes with it"),)
     if name not in KNOWN:
@@ -75,10 +75,20 @@ def locate(name: str | PathLike[str], data_dir: str | PathLike[str] | None = Non
     return tuple(places)
 
 
+def _name(name: str | PathLike[str]) -> str:
+    try:
+        text = os.fspath(name)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise invalid("name", f"be {', '.join(NAMES)}, or a path", quoted(name))
+    return text
+
+
 def _path(name: str) -> Path:
     path = Path(name).expanduser()
     if not name or not (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
-        raise invalid("name", f"be {', '.join(NAMES)}, a folder of IDX files or an .npz file", repr(name))
+        raise invalid("name", f"be {', '.join(NAMES)}, a folder of IDX files or an .npz file", quoted(name))
     return Path(os.path.abspath(path))
 
 

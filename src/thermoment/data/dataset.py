@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.checks import check_integer, check_shape, invalid
+from thermoment._support.checks import check_integer, check_integers, check_shape, invalid
+from thermoment._support.memory import check_fits
 
 MOST_CLASSES = 2**16
 """A label of this or more is some other number, not a class: a readout has a row for every class."""
@@ -35,7 +36,7 @@ class Dataset:
     """What a row of x is, unrolled; (n_inputs,) if it is no image."""
 
     def __post_init__(self) -> None:
-        shape = tuple(check_integer("image_shape", length, 1, 2**31) for length in self.image_shape)
+        shape = check_integers("image_shape", self.image_shape, 1, 2**31)
         object.__setattr__(self, "image_shape", shape)
         for part in ("train", "test"):
             x = _pixels(f"x_{part}", getattr(self, f"x_{part}"), math.prod(shape))
@@ -109,10 +110,10 @@ def grey(levels: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _pixels(argument: str, value: Any, n_inputs: int) -> NDArray[np.float32]:
-    x = np.asarray(value)
+    x = check_shape(argument, value, ("S", n_inputs))
+    check_fits(argument, x.shape, item_bytes=4)
     if x.dtype.kind != "f":
         raise invalid(argument, "be floats in [0, 1]", f"of type {x.dtype}")
-    x = check_shape(argument, value, ("S", n_inputs))
     if not (x.min() >= 0 and x.max() <= 1):  # so written, NaN fails it
         where = tuple(int(i) for i in np.argwhere(~((x >= 0) & (x <= 1)))[0])
         raise invalid(argument, "lie in [0, 1]", f"{x[where]} at index {where}")
@@ -120,10 +121,9 @@ def _pixels(argument: str, value: Any, n_inputs: int) -> NDArray[np.float32]:
 
 
 def _labels(argument: str, value: Any, count: int) -> NDArray[np.int64]:
-    y = np.asarray(value)
+    y = check_shape(argument, value, (count,))
     if y.dtype.kind not in "iu":
         raise invalid(argument, "be integers", f"of type {y.dtype}")
-    y = check_shape(argument, value, (count,))
     if y.min() < 0 or y.max() >= MOST_CLASSES:
         where = int(np.flatnonzero((y < 0) | (y >= MOST_CLASSES))[0])
         raise invalid(argument, f"be labels from 0 to {MOST_CLASSES - 1}", f"{y[where]} at index {where}")

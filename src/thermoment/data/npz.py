@@ -1,7 +1,6 @@
 """Data sets in .npz files: the four arrays, never more than a bound in memory, never a pickle."""
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
+from thermoment._support.files import DAMAGED_NPZ
 from thermoment.data import idx
 from thermoment.data.dataset import ARRAYS, Dataset, from_images, grey
 
@@ -31,8 +31,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             if max(sizes[name] for name in ARRAYS) > idx.MOST_BYTES:
                 raise ValueError(f"Its arrays must have at most {idx.MOST_BYTES} bytes, but one has more.")
             return {name: file[name] for name in ARRAYS}
-    # NumPy raises MemoryError for a header that claims an impossible shape.
-    except (EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except ValueError:
+        raise
+    except DAMAGED_NPZ as error:
         raise ValueError(f"It must be a whole .npz file, but is damaged: {error}.") from None
 
 

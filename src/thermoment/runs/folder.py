@@ -1,12 +1,12 @@
 """The files of a run: put together from the store, with checksums last; and checked, every number of them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from thermoment._support.files import write_whole
 from thermoment._support.host import environment
-from thermoment.experiments.experiment import Experiment, to_toml
+from thermoment.experiments.experiment import Experiment, read, to_toml
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
@@ -82,35 +82,68 @@ def rewrite_report(folder: Path) -> Path:
     (folder / "figures").mkdir(exist_ok=True)
     drawn = figures.draw(results, folder / "figures", node)
     path: Path = report.write(folder)
-    write_sums(folder, [str(made.relative_to(folder)) for made in (*drawn, path)], read_sums(folder))
+    if before := read_sums(folder):  # a list that is not whole is not made to look so
+        write_sums(folder, [str(made.relative_to(folder)) for made in (*drawn, path)], before)
     return path
 
 
 def verify(folder: Path) -> list[str]:
     """What is wrong with a run: files against SHA256SUMS, features against checksums, results against predictions."""
-    problems = [f"{name} is missing or has other bytes than {SUMS} says" for name in damaged(folder)]
+    if not (folder / RESULTS).exists() and not (folder / SUMS).exists():
+        raise ValueError(f"{folder} holds no {RESULTS}: it is not a run, or not a finished one.")
+    results, experiment, unreadable = None, None, {}
     try:
         results = load(folder)
+    except (ValueError, OSError) as error:
+        unreadable[RESULTS] = str(error)
+    try:
+        experiment = read(folder / EXPERIMENT)
     except ValueError as error:
-        if not (folder / RESULTS).exists():
-            raise
-        return [*problems, str(error)]
+        unreadable[EXPERIMENT] = str(error)
+    problems = []
     if isinstance(results, Results) and (folder / PREDICTIONS).is_file():
-        problems += _check_results(folder, results)
+        try:
+            problems = _check_results(folder, results)
+        except (ValueError, OSError, LookupError, TypeError) as error:
+            unreadable[PREDICTIONS] = str(error)
+    problems = _differences(damaged(folder), unreadable) + problems
     if isinstance(results, Results) and (folder / FEATURES).is_dir():
         problems += _check_features(folder, results)
-    for inner in sorted(path.parent for path in folder.glob(f"*/{RESULTS}")):
-        problems += [f"{inner.name}: {problem}" for problem in verify(inner)]
+    for inner in _inner_runs(folder, experiment):
+        problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner)]
     return problems
+
+
+def _differences(wrong: Sequence[str], unreadable: Mapping[str, str]) -> list[str]:
+    """One line for each file that is not as SHA256SUMS says or that cannot be read."""
+    lines = {name: f"{name} is missing or has other bytes than {SUMS} says" for name in wrong}
+    if SUMS in lines:
+        lines[SUMS] = f"{SUMS} is missing or is not a whole list of checksums"
+    for name, why in unreadable.items():
+        lines[name] = f"{lines[name]}: {why}" if name in lines else f"{name} cannot be read: {why}"
+    return list(lines.values())
+
+
+def _inner_runs(folder: Path, experiment: Experiment | None) -> list[Path]:
+    """The folders of variants or repeats: those that are there, and those that the experiment says there must be."""
+    found = {path.parent for name in (RESULTS, SUMS) for path in folder.glob(f"*/{name}")}
+    if experiment is not None:
+        repeats = [] if experiment.variants else [f"repeat-{number}" for number in range(1, experiment.repeats)]
+        found |= {folder / name for name in (*experiment.variants, *repeats)}
+    return sorted(found)
+
+
+def _verify_inner(folder: Path) -> list[str]:
+    try:
+        return verify(folder)
+    except ValueError:
+        return ["the run is missing"]
 
 
 def _check_results(folder: Path, results: Results) -> list[str]:
     """Every number that follows from the predictions, derived again."""
-    try:
-        n_nodes = {plan["name"]: plan["n_nodes"] for plan in results.settings["reservoirs"]}
-        derived = vars(analyse(*load_predictions(folder), n_nodes)) | {"baseline": baselines(folder)}
-    except (ValueError, OSError, KeyError) as error:
-        return [f"{PREDICTIONS} cannot be read: {error}"]
+    n_nodes = {plan["name"]: plan["n_nodes"] for plan in results.settings["reservoirs"]}
+    derived = vars(analyse(*load_predictions(folder), n_nodes)) | {"baseline": baselines(folder)}
     pairs = {name: (getattr(results, name), found) for name, found in derived.items()}
     return [
         f'"{key}" of {RESULTS} does not follow from {PREDICTIONS}: {_first_difference(stored, found)}'

@@ -1,14 +1,12 @@
 """predictions.npz: the labels of the test images, and what every model took them for."""
 
 import io
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import DAMAGED_NPZ, write_whole
 from thermoment.results.analysis import baseline
 from thermoment.results.naming import FITS, Fit, ModelKey
 from thermoment.results.results import Baseline
@@ -60,5 +58,5 @@ def _load(folder: Path) -> dict[str, Labels]:
             found = {name: arrays[name] for name in arrays.files}
         found["labels"]  # a file without them is no predictions.npz
         return found
-    except (KeyError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED_NPZ as error:
         raise ValueError(f"{folder / PREDICTIONS} is damaged: {error}.") from None

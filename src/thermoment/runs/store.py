@@ -4,25 +4,28 @@ A stage is such a folder. Its facts.json says what it depends on, and its name i
 SHA256SUMS lists every file. Whoever makes a stage holds its lock; others wait.
 """
 
+import errno
 import json
 import os
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import named, write_whole
 from thermoment._support.identity import identity, plain, sha256
 from thermoment._support.progress import Note
 
 SUMS, FACTS = "SHA256SUMS", "facts.json"
 _LOCKS = ".locks"
 _HASH_LENGTH = 32
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What a file system without locks says."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +81,30 @@ def locked(folder: Path, note: Note = lambda _: None) -> Iterator[None]:
     """
     locks = folder.parent / _LOCKS
     locks.mkdir(parents=True, exist_ok=True)
-    lock, holder = FileLock(locks / f"{folder.name}.lock"), locks / f"{folder.name}.holder"
+    path, holder = locks / f"{folder.name}.lock", locks / f"{folder.name}.holder"
+    lock = FileLock(path)
     try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            note(f"Waiting for {_read(holder) or 'another process'}, which is at work on {folder.name}.")
-            lock.acquire()
+        with named(path):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                note(f"Waiting for {_read(holder) or 'another process'}, which is at work on {folder.name}.")
+                lock.acquire()
     except (NotImplementedError, OSError) as error:
-        raise RuntimeError(f"{folder.parent} cannot be locked ({error}): give --store a folder elsewhere.") from None
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        raise RuntimeError(
+            f"The file system of {folder.parent} has no locks, which keep two runs from writing the same files: give "
+            "--store a folder on another one, such as a local disk."
+        ) from None
     try:
-        holder.write_text(f"process {os.getpid()} on {platform.node()}", "utf-8")
+        with named(holder):
+            holder.write_text(f"process {os.getpid()} on {platform.node()}", "utf-8")
         remove_partial(folder)
         yield
     finally:
-        holder.unlink(missing_ok=True)
+        with suppress(OSError):  # who holds the lock is only for a message
+            holder.unlink(missing_ok=True)
         lock.release()
 
 
@@ -143,7 +155,7 @@ def damaged(folder: Path) -> list[str]:
     sums = read_sums(folder)
     if not sums:
         return [SUMS]
-    return [name for name, digest in sums.items() if not (folder / name).is_file() or sha256(folder / name) != digest]
+    return [name for name, digest in sums.items() if _digest(folder / name) != digest]
 
 
 def place(source: Path, target: Path) -> None:
@@ -156,7 +168,8 @@ def place(source: Path, target: Path) -> None:
     try:
         os.link(source, partial)
     except OSError:
-        shutil.copyfile(source, partial)
+        with named(target):
+            shutil.copyfile(source, partial)
     os.replace(partial, target)
 
 
@@ -167,6 +180,14 @@ def _partial(path: Path) -> Path:
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file; empty where it cannot be read."""
+    try:
+        return sha256(path) if path.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _read(path: Path) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from thermoment._support.checks import invalid, quoted
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
@@ -58,7 +59,10 @@ def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: P
     node in the mean field of the others, h_i + sum_j W_ij <x_j>, which lacks what is of second order in W
     (`second_order` is False). A coupling too strong for either is an error.
     """
-    protocol = replace(protocol or Protocol(), n_replicas=math.inf)
+    protocol = Protocol() if protocol is None else protocol
+    if not isinstance(protocol, Protocol):
+        raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
+    protocol = replace(protocol, n_replicas=math.inf)
     moments = simulate(reservoir, inputs, protocol, engine="meanfield").raw
     wait = _LONG / _slowest_rate(reservoir.dynamics)
     if wait <= _MOST * _diffusion_time(reservoir.dynamics):

@@ -21,7 +21,7 @@ from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_cu
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables
 from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables
-from thermoment._support.checks import invalid
+from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
 from thermoment.noise import round_keys
@@ -63,8 +63,8 @@ class MeanField:
     tasks_at_once = 1
 
     def __post_init__(self) -> None:
-        if self.dtype not in ("float32", "float64"):
-            raise invalid("dtype", 'be "float32" or "float64"', repr(self.dtype))
+        if not isinstance(self.dtype, str) or self.dtype not in ("float32", "float64"):
+            raise invalid("dtype", 'be "float32" or "float64"', quoted(self.dtype))
 
     def status(self) -> str:
         return f"JAX {jax.__version__} on {jax.local_devices()[0].device_kind} in {self.dtype}"

@@ -60,14 +60,19 @@ def training_curves(
     dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32"
 ) -> TrainingCurves:
     """The curves for moments of these orders at t_final. The tables behind them are built once and kept on disk."""
-    if 2 * max(orders) > TOP:
-        raise invalid("orders", f"be at most {TOP // 2} to train through their noise", orders)
+    check_trainable(orders)
     table = node_tables(dynamics, t_final, LARGEST_DRIVE)
     L = noise_factor(table, orders)
     modes = max(MODES)
     rounds = np.concatenate([table.mean[:, :modes], table.shift[:, :modes]], axis=1)
     end = [column for k, p in enumerate(orders) for column in (table.moments[:, p - 1], *L[:, k, : k + 1].T)]
     return TrainingCurves(_curves(table, rounds, dtype), _curves(table, np.stack(end, 1), dtype), jnp.asarray(orders))
+
+
+def check_trainable(orders: tuple[int, ...]) -> None:
+    """Refuses orders whose noise the tables do not know."""
+    if 2 * max(orders) > TOP:
+        raise invalid("orders", f"be at most {TOP // 2} to train through their noise", orders)
 
 
 def noise_factor(table: NodeTables, orders: tuple[int, ...]) -> Array:
