@@ -25,7 +25,8 @@ def save_predictions(folder: Path, labels: Labels, predictions: Predictions) -> 
 def load_predictions(folder: Path) -> tuple[Labels, Predictions]:
     """Labels (S,), and every model's classes (S,), from predictions.npz."""
     try:
-        with np.load(folder / PREDICTIONS, allow_pickle=False) as arrays:
+        # Opened here, since NumPy leaves open what it opened and cannot read.
+        with open(folder / PREDICTIONS, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
         return found.pop("labels"), {ModelKey.parse(key): array for key, array in found.items()}
     except DAMAGED_NPZ as error:
