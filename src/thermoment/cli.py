@@ -42,7 +42,7 @@ def _reported(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:  # where this is called as a function, without __main__.py
             click.echo(SENTENCE, err=True)
             sys.exit(INTERRUPTED)
-        except click.ClickException:
+        except (click.ClickException, BrokenPipeError):  # click tells of the one, and of the other there is no need to
             raise
         except Exception as error:
             if os.environ.get("THERMOMENT_DEBUG"):

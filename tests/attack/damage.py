@@ -1,4 +1,4 @@
-"""Bytes flipped, cut off or gone in the files of a finished run and of its store: found by `verify`, mended by `run`."""
+"""Bytes flipped, cut off or gone in the files of a run and of its store: found by `verify`, mended by `run`."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -78,7 +78,8 @@ def problem(one: Try, experiment: Experiment, finished: Path, folder: Path) -> s
     except Exception as error:
         return f"the same command raised {type(error).__name__}: {error}"
     after = contents(folder)
-    names = [n for n in after.keys() | whole.keys() if after.get(n) != whole.get(n) and "timings" not in n]
+    names = {name for name in after.keys() | whole.keys() if after.get(name) != whole.get(name)}
+    names = {name for name in names if "/.locks/" not in name and not name.endswith("timings.json")}
     return f"other bytes in {', '.join(sorted(names)[:5])}" if names else None
 
 

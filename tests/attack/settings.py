@@ -77,7 +77,7 @@ def _keys(value: Any, prefix: str = "") -> Iterator[str]:
 
 
 def problem(source: Path, override: str, dataset: Dataset) -> str | None:
-    """What is wrong with the answer to a setting; None where it was taken and stays as it is, or refused in a sentence."""
+    """What is wrong with the answer to a setting; None where it was taken, and comes back, or refused in a sentence."""
     try:
         experiment = read(source, [override])
         again = source.with_name("again.toml")

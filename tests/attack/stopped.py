@@ -8,7 +8,8 @@ events. Then for event number START, START + STEP, ... a run in a new folder in 
 same command again, which nothing stops. ACT is
 
     SIGKILL, SIGINT            the process sends itself the signal
-    EIO, ENOLCK, EACCES        the call that the event is about fails once with this error; a report does not
+    EIO, EACCES                the call that the event is about fails once with this error; a report does not
+    ENOLCK                     the next lock is refused with this error
     ENOSPC, EDQUOT             this call and all that write fail from then on
 
 Prints as JSON, by ACT, how many events were tried, and a sentence for each time that something was wrong.
@@ -61,7 +62,8 @@ class Stopper:
     """Counts events, and does what it is there for at one of them."""
 
     def __init__(self, folder: Path, act: str, at: int) -> None:
-        self.folder, self.act, self.at, self.seen, self.busy = str(folder), act, at, 0, False
+        self.folder, self.act, self.at, self.seen = str(folder), act, at, 0
+        self.done = self.busy = False
 
     def install(self) -> None:
         sys.addaudithook(self.heard)
@@ -78,12 +80,13 @@ class Stopper:
 
             return listen
 
-        progress._lines = noticed  # type: ignore[assignment]
+        progress._lines = noticed
 
     def counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(*arguments: Any) -> Any:
-            self.event(name, None, True)
-            return call(*arguments)
+        def counting(file: int, *flags: int) -> Any:
+            if flags != (fcntl.LOCK_UN,):
+                self.event(name, None, True)
+            return call(file, *flags)
 
         return counting
 
@@ -100,11 +103,17 @@ class Stopper:
             return
         if self.act.startswith("SIG"):
             os.kill(os.getpid(), getattr(signal, self.act))
-        elif name == "report" or (self.seen > self.at and not (self.act in STICKY and writes)):
-            return
-        elif not self.act.startswith("SIG") and (writes or self.act not in STICKY):
-            number = getattr(errno, self.act)
+        elif self.fails(name, writes):
+            self.done, number = True, getattr(errno, self.act)
             raise OSError(number, os.strerror(number), *([path] if path else []))
+
+    def fails(self, name: str, writes: bool) -> bool:
+        """Whether the call that an event is about fails, from event number `at` on."""
+        if self.act == "ENOLCK":
+            return name == "flock" and not self.done
+        if self.act in STICKY:
+            return writes and name not in ("report", "flock", "os.remove", "os.rmdir", "shutil.rmtree")
+        return name != "report" and self.seen == self.at
 
 
 def sketch(_: Any, folder: Path, __: Any = None) -> list[Path]:
@@ -181,9 +190,10 @@ def removed(folder: Path) -> Iterator[None]:
 
 
 def main(folder: Path, experiment: str, jobs: list[str]) -> None:
-    draw.draw, stages.simulate_node = sketch, node_of_zeros  # type: ignore[assignment]
-    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    vars(draw)["draw"], vars(stages)["simulate_node"] = sketch, node_of_zeros
+    config: Any = jax.config
+    config.update("jax_compilation_cache_dir", str(folder / "compiled"))
+    config.update("jax_persistent_cache_min_compile_time_secs", 0)
     whole = attempt(experiment, folder / "whole")
     if whole.code:
         raise SystemExit(f"The run failed with {whole.code}: {whole.stderr}")

@@ -1,5 +1,6 @@
-"""Runs that are stopped by a signal, by a full disk or by a failing one: the same command then ends with the same bytes."""
+"""Runs stopped by a signal, by a full disk or by a failing one: the same command again ends with the same bytes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 from attack.small import PLAIN, REPEATED, THREADED, TRAINED, stopped
 from thermoment._support.leaving import SENTENCE
 
-FEW = ("SIGKILL:70:170", "SIGINT:33:190", "EIO:25:230", "ENOSPC:90:290", "ENOLCK:3:1000")
-MANY = ("SIGKILL:5:60", "SIGINT:11:70", "EIO:23:90", "EACCES:47:200", "ENOSPC:17:120", "EDQUOT:200:400")
+FEW = ("SIGKILL:70:250", "SIGINT:33:260", "EIO:25:400", "ENOSPC:90:390", "ENOLCK:3:1000")
+MANY = ("SIGKILL:5:70", "SIGINT:11:70", "EIO:23:90", "EACCES:47:200", "ENOSPC:17:120", "EDQUOT:200:400")
 
 
 @pytest.mark.parametrize(
@@ -18,8 +19,8 @@ MANY = ("SIGKILL:5:60", "SIGINT:11:70", "EIO:23:90", "EACCES:47:200", "ENOSPC:17
     [
         pytest.param(PLAIN, FEW, id="plain"),
         pytest.param(PLAIN, MANY, id="plain, many", marks=pytest.mark.slow),
-        pytest.param(TRAINED, ("SIGKILL:9:90",), id="trained", marks=pytest.mark.slow),
-        pytest.param(REPEATED, ("SIGKILL:13:120",), id="repeated", marks=pytest.mark.slow),
+        pytest.param(TRAINED, ("SIGKILL:9:140",), id="trained", marks=pytest.mark.slow),
+        pytest.param(REPEATED, ("SIGKILL:13:140",), id="repeated", marks=pytest.mark.slow),
         pytest.param(THREADED, ("SIGINT:21:90",), id="threaded", marks=pytest.mark.slow),
     ],
 )
@@ -35,34 +36,36 @@ def test_stopped_anywhere_it_says_so_and_goes_on_to_the_same_bytes(
 INTERRUPTED_AT_IMPORT = """
 import os, signal, sys
 from thermoment.__main__ import main
-left = {left}
+seen = 0
 def count(event, arguments):
-    global left
-    left -= event == "import"
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGINT)
+    global seen
+    if event == "import":
+        seen += 1
+        if seen == {number}:
+            os.kill(os.getpid(), signal.SIGINT)
 sys.addaudithook(count)
 sys.argv = ["thermoment", "run", "digits", "--set", "data.n_train=99999"]
 main()
 """
 
 
-@pytest.mark.parametrize("left", [1, 40, 300, pytest.param(1200, marks=pytest.mark.slow)])
-def test_ctrl_c_while_it_imports_is_one_line(left: int, tmp_path: Path) -> None:
-    program = INTERRUPTED_AT_IMPORT.format(left=left)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+@pytest.mark.parametrize("number", [1, 40, 300, pytest.param(1200, marks=pytest.mark.slow)])
+def test_ctrl_c_while_it_imports_is_one_line(number: int) -> None:
+    program = INTERRUPTED_AT_IMPORT.format(number=number)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr, done.stdout) == (130, f"{SENTENCE}\n", "")
 
 
 def test_the_command_deals_with_ctrl_c_before_it_imports_anything() -> None:
-    program = (
-        "import sys, thermoment.__main__; print(*(n for n in ('numpy', 'click', 'thermoment.cli') if n in sys.modules))"
-    )
+    program = "import sys, thermoment.__main__ as _; print({'numpy', 'click', 'thermoment.cli'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert done.stdout.strip() == "set()"
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
-    program = "from thermoment.__main__ import main; import sys; sys.argv = ['thermoment', '--help']; sys.stdout.close(); main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "Traceback" not in done.stderr
+def test_output_that_nobody_reads_is_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "thermoment", "data", "digits"]
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "")

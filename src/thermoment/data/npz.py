@@ -24,7 +24,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     if not zipfile.is_zipfile(path):
         raise ValueError("It must be a whole .npz file, but is none or cut off.")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in file.zip.infolist()}
             if not sizes.keys() >= set(ARRAYS):
                 raise ValueError(f"It must hold {', '.join(ARRAYS)}, but holds {', '.join(sizes) or 'nothing'}.")

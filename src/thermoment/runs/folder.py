@@ -106,8 +106,10 @@ def verify(folder: Path) -> list[str]:
             problems = _check_results(folder, results)
         except (ValueError, OSError, LookupError, TypeError) as error:
             unreadable[PREDICTIONS] = str(error)
-    problems = _differences(damaged(folder), unreadable) + problems
-    if isinstance(results, Results) and (folder / FEATURES).is_dir():
+    wrong = damaged(folder)
+    problems = _differences(wrong, unreadable) + problems
+    # Where a file of the features is known to be damaged there is no more to say of them.
+    if isinstance(results, Results) and (folder / FEATURES).is_dir() and not any(FEATURES in name for name in wrong):
         problems += _check_features(folder, results)
     for inner in _inner_runs(folder, experiment):
         problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner)]

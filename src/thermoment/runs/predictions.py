@@ -54,7 +54,8 @@ def baselines(folder: Path) -> tuple[Baseline, ...]:
 
 def _load(folder: Path) -> dict[str, Labels]:
     try:
-        with np.load(folder / PREDICTIONS, allow_pickle=False) as arrays:
+        # Opened here, since NumPy leaves open what it opened and cannot read.
+        with open(folder / PREDICTIONS, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
         found["labels"]  # a file without them is no predictions.npz
         return found
