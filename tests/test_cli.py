@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from click.testing import CliRunner, Result
 import thermoment
 from support.runs import TINY
 from thermoment.cli import main
+from thermoment.data import load
+from thermoment.experiments.experiment import read
 from thermoment.runs import plan
 from thermoment.runs import run as runner
 
@@ -231,13 +234,24 @@ def test_hours_of_sampling_are_said_before_they_begin(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "hours on this machine. To get an answer in minutes, stop and add --engine meanfield"
-    assert said not in call("run", tiny, "--out", tmp_path / "run").stderr
+    experiment, digits = read(tiny), load("digits").first(40, 20)
+    assert plan.warning(experiment, digits) is None  # it takes seconds
     monkeypatch.setattr(plan, "_WORTH_A_TRIAL", 0.0)
+    assert plan.warning(experiment, digits) is None
     monkeypatch.setattr(plan, "_LONG_SECONDS", 0.0)
-    assert said not in call("run", tiny, "--out", tmp_path / "run").stderr  # it is finished
-    stderr = call("run", tiny, "--out", tmp_path / "other", "--store", tmp_path / "other-store").stderr
-    assert stderr.index(said) < stderr.index("training K1")
-    assert said not in call("run", tiny, "--engine", "meanfield", "--out", tmp_path / "third").stderr
+    assert plan.warning(replace(experiment, engine="meanfield"), digits) is None
+    assert said in str(plan.warning(experiment, digits))
+
+    def stop(*_: object) -> None:
+        raise RuntimeError("here the work would begin")
+
+    monkeypatch.setattr(runner, "with_repeats", stop)
+    stderr = call("run", tiny, "--out", tmp_path / "run").stderr
+    assert stderr.index(said) < stderr.index("here the work would begin")
+    (tmp_path / "done").mkdir()
+    for name in ("SHA256SUMS", "results.json"):
+        (tmp_path / "done" / name).write_text("")
+    assert said not in call("run", tiny, "--out", tmp_path / "done").stderr  # it is finished
 
 
 def test_bench_measures_what_is_asked_for() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from support.runs import TINY, contents, copied, experiment, killed
+from support.runs import TINY, contents, copied, experiment
 from thermoment._engines.reference import Reference
 from thermoment._engines.task import Outcome, Report, Task
 from thermoment._support import files
@@ -250,17 +250,6 @@ def test_a_full_disk_loses_nothing(
     room[0] = 10**6
     runner.run(tiny, tmp_path / "run")
     assert contents(tmp_path / "run") == contents(finished)
-
-
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path, kills: int) -> None:
-    said = killed(TINY, tmp_path, kills)
-    assert said["kills"] >= kills
-    whole = contents(tmp_path / "whole/run")
-    assert verify(tmp_path / "whole/run") == []
-    for number in range(said["finished"]):
-        assert contents(tmp_path / f"killed-{number}/run") == whole
-        assert not list((tmp_path / f"killed-{number}").rglob("*.partial"))
 
 
 def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_stage_is_named_by_its_facts_and_they_lie_beside_it(tmp_path: Path) ->
         Stage.of(tmp_path, "other", 1, facts),
         Stage.of(tmp_path, "thing", 2, facts),
         Stage.of(tmp_path, "thing", 1, facts | {"W": np.zeros(3, np.float32)}),
-        Stage.of(tmp_path, "thing", 1, facts | {"protocol": tm.Protocol()}),
+        Stage.of(tmp_path, "thing", 1, facts | {"protocol": tm.Protocol(clip=3.0)}),
     ]
     assert len({one.name for one in (stage, *others)}) == 5
     keep(stage, lambda _: None)

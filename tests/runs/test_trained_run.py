@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from support.runs import contents, experiment, killed
+from support.runs import contents, experiment
 from thermoment.data import load as load_data
 from thermoment.experiments import experiment as experiments
 from thermoment.experiments.experiment import Experiment, read
@@ -108,6 +108,25 @@ def test_the_head_reads_sampled_and_deterministic_moments(tiny: Experiment, fini
         np.testing.assert_array_equal(predictions[replace(BOTH, readout=readout)], expected)  # type: ignore[arg-type]
 
 
+def test_a_finished_run_loads_as_a_classifier_that_predicts_again_what_it_predicted(finished: Path) -> None:
+    images = load_data("digits").first(120, 60).x_test
+    _, predictions = load_predictions(finished)
+    for model, expected in predictions.items():
+        found = load_classifier(finished, model).predict(images, sample_ids=np.arange(120, 180))
+        np.testing.assert_array_equal(found, expected, model.key)
+    machine = load_classifier(finished)  # all reservoirs as trained, unless told otherwise
+    assert (list(machine.reservoirs), len(machine.readouts), machine.engine) == (["K1", "K2"], 1, "reference")
+    assert machine.facts["model"] == "K1+K2|feature|1,2,4|trained"
+    assert machine.facts["results"] == json.loads((finished / "results.json").read_text())
+
+
+def test_what_is_no_finished_run_or_no_model_of_it_does_not_load(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds no results\.json"):
+        load_classifier(tmp_path)
+    with pytest.raises(ValueError, match=r"`model` must be one of K1\|feature"):
+        load_classifier(finished, "K3|feature|1,2,4|sgd")
+
+
 def test_results_tell_how_training_ended(finished: Path) -> None:
     results = json.loads((finished / "results.json").read_text())
     history = json.loads((finished / "reservoirs/K1+K2.history.json").read_text())
@@ -116,7 +135,7 @@ def test_results_tell_how_training_ended(finished: Path) -> None:
     rows = [(row["model"], row["readout"]) for row in results["accuracy"]]
     assert rows.count(("K1+K2", "trained")) == rows.count(("K1+K2", "predicted")) == 1
     assert ("K1", "trained") not in rows
-    assert "with the head they were trained with" in (finished / "report.html").read_text("utf-8")
+    assert "with the readout trained with the machine" in (finished / "report.html").read_text("utf-8")
     assert read(finished / "experiment.toml").finite_time is not None
 
 
@@ -156,14 +175,6 @@ def test_interrupted_in_the_middle_of_training_it_goes_on_from_its_checkpoint(
     assert not list((tmp_path / ".stages").glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_and_resumed_the_bytes_are_the_same(tmp_path: Path, kills: int) -> None:
-    said = killed(TINY, tmp_path, kills)
-    whole = contents(tmp_path / "whole/run")
-    for number in range(said["finished"]):
-        assert contents(tmp_path / f"killed-{number}/run") == whole
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -198,6 +209,12 @@ def test_heads_of_their_own_and_repeats(tiny: Experiment, tmp_path: Path) -> Non
     assert np.any(one.K != other.K)
     assert verify(tmp_path / "run") == []
     assert read(tmp_path / "run/experiment.toml").finite_time == separate.finite_time
+    images = load_data("digits").first(120, 60).x_test
+    machine = load_classifier(tmp_path / "run")  # heads of their own: logits are averaged
+    assert len(machine.readouts) == 2
+    _, predictions = load_predictions(tmp_path / "run")
+    expected = predictions[replace(BOTH, fusion="logit")]
+    np.testing.assert_array_equal(machine.predict(images, sample_ids=np.arange(120, 180)), expected)
 
 
 BESIDE = TINY.replace("[finite_time]", "[finite_time]\nbeside = true").replace(

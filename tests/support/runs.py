@@ -1,10 +1,7 @@
 """Small runs and what is left of them, shared by the tests of whole runs."""
 
-import json
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 from thermoment.experiments.experiment import Experiment, read
 
@@ -55,13 +52,3 @@ def copied(run: Path, target: Path) -> None:
     (target.parent / "copied" / run.name).rename(target)
     (target.parent / "copied/.stages").rename(target.parent / ".stages")
     (target.parent / "copied").rmdir()
-
-
-def killed(text: str, folder: Path, kills: int) -> Any:
-    """What killed.py says after it has run the experiment in `folder` and killed it so often."""
-    experiment(text, folder)
-    program = Path(__file__).with_name("killed.py")
-    command = [sys.executable, str(program), str(folder), str(folder / "tiny.toml"), "20260609", str(kills)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
