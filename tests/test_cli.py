@@ -79,6 +79,7 @@ def test_report_is_made_again(run: Path) -> None:
     assert call("verify", run).exit_code == 0
 
 
+@pytest.mark.slow
 def test_compare_tells_settings_and_tests_on_the_same_images(tiny: Path, run: Path, tmp_path: Path) -> None:
     assert call("run", tiny, "--out", tmp_path / "b", "--set", "reservoirs.K2.seed=9").exit_code == 0
     found = json.loads(call("compare", run, tmp_path / "b", "--json").stdout)

@@ -27,7 +27,7 @@ def finished(plain: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.mark.parametrize("every", [pytest.param(83, id="a few"), pytest.param(17, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [pytest.param(131, id="a few"), pytest.param(17, id="many", marks=pytest.mark.slow)])
 def test_damage_is_found_and_mended(plain: Experiment, finished: Path, tmp_path: Path, every: int) -> None:
     tried = {}
     for number, one in enumerate(tries(finished, every)):

@@ -101,7 +101,7 @@ def test_the_readout_reads_simulated_moments_as_training_did(long: TrainedReserv
     [
         (QUICK, {"K", "b"}),
         (FULL, {"K", "b", "W"}),
-        (SYMMETRIC, {"K", "W"}),
+        pytest.param(SYMMETRIC, {"K", "W"}, marks=pytest.mark.slow),
     ],
 )
 def test_what_is_trained_changes_and_the_rest_does_not(options: FiniteTime, moved: set[str]) -> None:

@@ -105,7 +105,14 @@ def test_slopes_are_those_of_the_full_mean_field(name: str) -> None:
         assert float(slope) == pytest.approx(float((ahead - behind) / (2 * step)), rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "step", "left_out"), [("K", 0.02, 1e-3), ("b", 0.02, 1e-3), ("W", 0.05, 5e-3)])
+@pytest.mark.parametrize(
+    ("name", "step", "left_out"),
+    [
+        pytest.param("K", 0.02, 1e-3, marks=pytest.mark.slow),
+        pytest.param("b", 0.02, 1e-3, marks=pytest.mark.slow),
+        ("W", 0.05, 5e-3),
+    ],
+)
 def test_slopes_are_those_of_sampled_moments(name: str, step: float, left_out: float) -> None:
     """Two reservoirs, a step apart, under the same noise: their difference has little scatter.
 

@@ -10,6 +10,7 @@ import pytest
 import thermoment as tm
 from support.runs import TINY, experiment
 from thermoment._engines.native import Native
+from thermoment._support.memory import check_fits
 from thermoment.experiments.experiment import Experiment, ReservoirSettings
 from thermoment.learning.options import FiniteTime
 from thermoment.runs import run as runner
@@ -90,7 +91,12 @@ def test_bad_experiments_stop_before_any_work(
 def test_features_that_no_memory_holds_are_refused_before_any_work(
     tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thermoment._support.memory.memory", lambda: 120 * 10 * 3 * 4 - 1.0)
+    def tight(*shape: Any, **size: Any) -> None:
+        with monkeypatch.context() as patch:  # the images themselves fit
+            patch.setattr("thermoment._support.memory.memory", lambda: 120 * 10 * 3 * 4 - 1.0)
+            check_fits(*shape, **size)
+
+    monkeypatch.setattr("thermoment.runs.check.check_fits", tight)
     with pytest.raises(ValueError, match=r"`n_nodes` must ask for no more than the 14.1 KiB .* 14.1 KiB: \(120, 30\)"):
         runner.run(tiny, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

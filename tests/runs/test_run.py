@@ -1,6 +1,5 @@
 """A whole run: its files, resuming, damage, kills, a full disk, sharing between experiments."""
 
-import errno
 import json
 import os
 import shutil
@@ -19,7 +18,6 @@ import thermoment as tm
 from support.runs import TINY, contents, copied, experiment
 from thermoment._engines.reference import Reference
 from thermoment._engines.task import Outcome, Report, Task
-from thermoment._support import files
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey, readout_file
@@ -127,6 +125,7 @@ def test_a_second_command_computes_nothing(tiny: Experiment, finished: Path) -> 
     assert contents(finished) == before
 
 
+@pytest.mark.slow
 def test_another_chunk_size_gives_the_same_features(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
     runner.run(replace(tiny, features=replace(tiny.features, chunk=37)), tmp_path / "run")
     for name, n_nodes in {"K1": 6, "K2": 4}.items():
@@ -155,6 +154,7 @@ def test_chunks_under_way_at_the_same_time_are_kept_in_their_places(
     assert heard.done["reference K1, images"] == 180
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_computed(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
     copied(finished, tmp_path / "a")
     heard = Heard()
@@ -228,28 +228,6 @@ def test_verify_derives_every_number_again(finished: Path, tmp_path: Path) -> No
         problems = verify(tmp_path / "run")
         words = ("does not follow", "add up", "is not the results of a run")
         assert any(word in problem for problem in problems for word in words), where
-
-
-def test_a_full_disk_loses_nothing(
-    tiny: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, room = files.write_whole, [0]
-
-    def write(path: Any, data: bytes) -> None:
-        room[0] -= 1
-        if room[0] < 0:
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        whole(path, data)
-
-    for module in ("_support.files", "runs.store", "runs.features", "runs.stages", "runs.folder", "runs.readouts"):
-        monkeypatch.setattr(f"thermoment.{module}.write_whole", write)
-    for attempt in range(5):
-        room[0] = 3 + 2 * attempt
-        with pytest.raises(OSError, match="No space left on device"):
-            runner.run(tiny, tmp_path / "run")
-    room[0] = 10**6
-    runner.run(tiny, tmp_path / "run")
-    assert contents(tmp_path / "run") == contents(finished)
 
 
 def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ def test_what_training_does_not_depend_on_does_not_train_again(
     assert not any(what.startswith("training") for what in heard)
 
 
+@pytest.mark.slow
 def test_heads_of_their_own_and_repeats(tiny: Experiment, tmp_path: Path) -> None:
     assert tiny.finite_time is not None
     separate = replace(
