@@ -60,6 +60,7 @@ def test_the_installed_program_is_this_one(run: Path) -> None:
     assert "is whole" in done.stdout
 
 
+@pytest.mark.slow
 def test_verify_names_what_is_wrong(tiny: Path, tmp_path: Path) -> None:
     call("run", tiny, "--out", tmp_path / "run")
     assert call("verify", tmp_path / "run").exit_code == 0
@@ -102,7 +103,8 @@ def test_compare_tells_settings_and_tests_on_the_same_images(tiny: Path, run: Pa
     }
 
 
-def test_a_dry_run_counts_and_writes_nothing(tiny: Path, tmp_path: Path) -> None:
+def test_a_dry_run_counts_and_writes_nothing(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_TRIAL_SECONDS", 0.02)
     arguments = ("run", tiny, "--out", tmp_path / "run", "--set", "repeats=3", "--dry-run")
     found = json.loads(call(*arguments, "--json").stdout)
     assert found["node_steps"] == 3 * 180 * (6 + 4) * 6 * 10

@@ -100,7 +100,7 @@ def test_the_readout_reads_simulated_moments_as_training_did(long: TrainedReserv
     ("options", "moved"),
     [
         (QUICK, {"K", "b"}),
-        (FULL, {"K", "b", "W"}),
+        pytest.param(FULL, {"K", "b", "W"}, marks=pytest.mark.slow),
         pytest.param(SYMMETRIC, {"K", "W"}, marks=pytest.mark.slow),
     ],
 )

@@ -139,6 +139,7 @@ def test_only_the_projection_changes_and_the_seed_decides() -> None:
     assert np.any(first.K != reservoir.K)
 
 
+@pytest.mark.slow
 def test_side_by_side_is_one_after_the_other() -> None:
     reservoirs = [small(seed) for seed in (3, 4, 5)]
     stages = (Stage("mean", 2, 0.1), Stage("polynomial", 3, 0.1))
