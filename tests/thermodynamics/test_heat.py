@@ -59,6 +59,7 @@ def test_the_first_law_is_exact_on_every_path_of_a_linear_network() -> None:
     assert deviation < 1e-13
 
 
+@pytest.mark.slow
 def test_the_first_law_of_a_quartic_node_holds_to_the_order_of_dt() -> None:
     """What is left on a path is sum_n J4 x_mid dx^3; its size halves with the step."""
     node = uncoupled([0.7], tm.Dynamics(kT=0.2))

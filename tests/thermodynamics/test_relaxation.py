@@ -40,6 +40,7 @@ def rms(difference: Array) -> Array:
     return np.asarray(np.sqrt((difference**2).mean(axis=(0, 2))))
 
 
+@pytest.mark.slow
 def test_it_shrinks() -> None:
     reservoir = network(s_W=0.2)
     found = tm.distance_to_equilibrium(reservoir, images(3), LIMIT)
