@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "W diagonal": (
         lambda: Reservoir(with_(GOOD.W, (2, 2), 0.5), GOOD.K, GOOD.b),
-        "`W` must have a zero diagonal, but was 0.5 at index (2, 2).",
+        "`W` must have a zero diagonal (np.fill_diagonal(W, 0) makes one), but was 0.5 at index (2, 2).",
     ),
     "W nan": (
         lambda: Reservoir(with_(GOOD.W, (1, 2), np.nan), GOOD.K, GOOD.b),

@@ -64,7 +64,11 @@ class Reservoir:
             raise invalid("W", f"couple at most {MAX_NODES} nodes", f"of shape {W.shape}")
         if np.any(np.diagonal(W)):
             node = int(np.flatnonzero(np.diagonal(W))[0])
-            raise invalid("W", "have a zero diagonal", f"{W[node, node]} at index ({node}, {node})")
+            raise invalid(
+                "W",
+                "have a zero diagonal (np.fill_diagonal(W, 0) makes one)",
+                f"{W[node, node]} at index ({node}, {node})",
+            )
         K, b = check_array("K", self.K, (N, "D")), check_array("b", self.b, (N,))
         if not isinstance(self.dynamics, Dynamics):
             raise invalid("dynamics", "be a thermoment.Dynamics", quoted(self.dynamics))
