@@ -135,6 +135,7 @@ def test_another_chunk_size_gives_the_same_features(tiny: Experiment, finished: 
     assert one == two
 
 
+@pytest.mark.slow
 def test_chunks_under_way_at_the_same_time_are_kept_in_their_places(
     tiny: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +316,7 @@ def test_a_killed_run_with_repeats_has_its_first_file_before_any_repeat(tiny: Ex
     assert verify(tmp_path / "run") == []
 
 
+@pytest.mark.slow
 def test_two_runs_side_by_side_share_a_store(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
     other = replace(tiny, name="other", reservoirs=tiny.reservoirs[:1], readout=replace(tiny.readout, converged=False))
     jobs = [(tiny, "tiny"), (other, "other")]
