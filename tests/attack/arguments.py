@@ -205,8 +205,8 @@ def problem(name: str, argument: str, value: str) -> str | None:
     return refusal(lambda: call.function(**{**call.arguments, argument: VALUES[value]}))
 
 
-def refusal(call: Callable[[], object]) -> str | None:
-    """What is wrong with how a call was refused."""
+def refusal(call: Callable[[], object], *, must: bool = False) -> str | None:
+    """What is wrong with how a call was refused, or that it was not where it must be."""
     try:
         call()
     except FileNotFoundError as error:
@@ -217,4 +217,4 @@ def refusal(call: Callable[[], object]) -> str | None:
         return None if good else f"it said {said[:200]!r}"
     except BaseException as error:
         return f"it raised {type(error).__name__}: {str(error)[:200]}"
-    return None
+    return "it was taken" if must else None

@@ -68,7 +68,7 @@ def wrong_arguments(_: Path, __: bool) -> Iterator[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = {case: arguments.problem(*case) for case in arguments.cases()}
-        special = {name: arguments.refusal(call) for name, call in arguments.SPECIAL.items()}
+        special = {name: arguments.refusal(call, must=True) for name, call in arguments.SPECIAL.items()}
     failures = [f"{' '.join(case)}: {problem}" for case, problem in found.items() if problem]
     failures += [f"{name}: {problem}" for name, problem in special.items() if problem]
     yield Row("arguments of the library", len(found) + len(special), failures)

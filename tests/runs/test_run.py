@@ -328,6 +328,13 @@ def test_two_runs_side_by_side_share_a_store(tiny: Experiment, finished: Path, t
     assert len(list(tmp_path.glob(".stages/features-*"))) == 2
 
 
+def test_a_report_made_again_does_not_make_a_damaged_list_look_whole(finished: Path, tmp_path: Path) -> None:
+    copied(finished, tmp_path / "run")
+    (tmp_path / "run/SHA256SUMS").unlink()
+    rewrite_report(tmp_path / "run")
+    assert verify(tmp_path / "run") == ["SHA256SUMS is missing or is not a whole list of checksums"]
+
+
 def test_the_report_of_an_older_run_leaves_its_node_out_in_words(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run/node.safetensors").unlink()

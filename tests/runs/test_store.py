@@ -1,5 +1,6 @@
 """The store: identities, folders that are whole or absent, features whose chunks are checked one by one."""
 
+import errno
 import json
 import math
 import os
@@ -203,6 +204,24 @@ def test_what_a_killed_process_left_is_gone_but_not_what_is_under_way(tmp_path: 
         clean(tmp_path)
         assert (tmp_path / f".{busy.name}.partial").exists()
         assert not (tmp_path / f".{stage.name}.partial").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (errno.ENOLCK, RuntimeError, "has no locks, which keep two runs from writing the same files: give --store"),
+        (errno.EIO, OSError, "Input/output error: '.*/.locks/thing.lock'"),
+    ],
+)
+def test_a_lock_that_cannot_be_had_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception], message: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with pytest.raises(kind, match=message), locked(tmp_path / "thing"):
+        raise AssertionError("not locked, and yet at work")
 
 
 def test_a_placed_file_is_the_same_file_or_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
