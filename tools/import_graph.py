@@ -41,6 +41,7 @@ LIBRARIES = {
     "cupy": "_engines.cuda",
     "matplotlib": "report.figures",
     "zarr": "runs",
+    "sklearn": "data machines.estimators",
 }
 """Libraries that take long to import, and the only places where they are imported."""
 
