@@ -52,7 +52,11 @@ def test_every_import_points_one_way_and_the_picture_is_of_today() -> None:
             "jax is imported only in thermoment._engines, thermoment.learning",
         ),
         ("_engines/native", "import cupy", "cupy is imported only in thermoment._engines.cuda."),
-        ("machines/learn", "from sklearn.base import clone", "sklearn is imported only in thermoment.data, thermoment.m"),
+        (
+            "machines/learn",
+            "from sklearn.base import clone",
+            "sklearn is imported only in thermoment.data, thermoment.m",
+        ),
         ("report/page", "from matplotlib.figure import Figure", "matplotlib is imported only in thermoment.report.fig"),
     ],
 )

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from thermoment.machines.inputs import InputScaling, fit_scaling, padded
-from thermoment.machines.row_noise import distinct, row_ids
+from thermoment.machines.estimators.inputs import InputScaling, fit_scaling, padded
+from thermoment.machines.estimators.row_noise import distinct, row_ids
 
 ROWS = np.array([[0.0, 5.0, -10.0], [1.0, 5.0, 10.0], [4.0, 5.0, 30.0]])
 EVEN = np.ones(3)
@@ -56,10 +56,10 @@ def test_distinct_rows_do_not_depend_on_order_and_weights_add_up() -> None:
     rows, targets = rng.integers(0, 2, (40, 2)).astype(float), rng.integers(0, 2, (40, 1))
     weights = rng.integers(0, 3, 40).astype(float)
     found = distinct(rows, targets, weights)
-    order = rng.permutation(40)
+    order, times = rng.permutation(40), weights.astype(int)
     for again in (
         distinct(rows[order], targets[order], weights[order]),
-        distinct(*(np.repeat(a, weights.astype(int), axis=0) for a in (rows, targets)), np.ones(int(weights.sum()))),
+        distinct(np.repeat(rows, times, 0), np.repeat(targets, times, 0), np.ones(times.sum())),
     ):
         for a, b in zip(found, again, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 LossReport = Callable[[int, float], None]
@@ -45,4 +46,4 @@ def shares(rows: jax.Array, weights: jax.Array | None = None) -> jax.Array:
     if weights is None:
         return real / real.sum()
     real = real * weights[rows]
-    return real / jnp.maximum(real.sum(), jnp.finfo(jnp.float32).tiny)
+    return real / jnp.maximum(real.sum(), np.finfo(np.float32).tiny)

@@ -4,8 +4,8 @@
     loss = mean cross-entropy of softmax(z) + l2/2 |weights|^2            the bias is not penalised
 
 Both fits minimise this loss: SGD stops after a fixed number of epochs, `fit_converged` at the minimum. What the two
-differ by in accuracy is due to the optimiser, the rest to the features. `fit_ridge` has half the mean squared error of z
-in the place of the cross-entropy, and solves for the minimum.
+differ by in accuracy is due to the optimiser, the rest to the features. `fit_ridge` solves for the minimum with half
+the mean squared error of z in the place of the cross-entropy.
 """
 
 from collections.abc import Sequence
@@ -149,6 +149,32 @@ def fit_ridge(features: NDArray[Any], targets: Array, l2: float, weights: Array)
     square = x.T @ (share[:, None] * x) + l2 * np.eye(x.shape[1])
     found = np.linalg.solve(square, x.T @ (share[:, None] * (targets - bias)))
     return Readout(found.T.copy(), bias, scaling)
+
+
+RIDGES = tuple(10.0**power for power in range(-8, 2))
+"""Penalties among which `best_ridge` chooses."""
+
+
+def best_ridge(features: NDArray[Any], targets: Array, weights: Array) -> float:
+    """The l2 of `RIDGES` with the smallest mean square error of `fit_ridge` for samples left out, one at a time.
+
+    Arguments are those of `fit_ridge`. The error of a sample that is left out follows from the fit to all of them: it
+    is its residual over 1 - H_ii, where H takes targets to what is fitted. Standardisation is not done again.
+    Cost: the eigenvectors of one matrix (F, F).
+    """
+    scaling, share = Scaling.fit(features, weights), weights / weights.sum()
+    x = (features - scaling.mean) / scaling.scale * np.sqrt(share)[:, None]
+    y = (targets - share @ targets) * np.sqrt(share)[:, None]
+    values, vectors = np.linalg.eigh(x.T @ x)
+    along = x @ vectors
+
+    def error(l2: float) -> float:
+        part = along / (np.maximum(values, 0) + l2)
+        kept = 1 - share - (part * along).sum(1)
+        left_out = (y - part @ (along.T @ y)) / np.maximum(kept, np.finfo(np.float64).eps)[:, None]
+        return float((left_out**2).sum())
+
+    return min(reversed(RIDGES), key=error)
 
 
 def _curvature_root(blocks: jax.Array, n_samples: int, l2: float) -> Array:

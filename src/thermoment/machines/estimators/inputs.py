@@ -1,4 +1,4 @@
-"""Rows of any scale as the input of a machine: numbers of order one, cut to a range that is fitted to the training set."""
+"""Rows of any scale as the inputs of a machine: numbers of order one, cut to the range of the training set."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -79,5 +79,5 @@ def padded(inputs: Array, targets: NDArray[Any], weights: Array, batch_size: int
 
 def _rounded(count: int) -> int:
     """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: a half is added at most."""
-    power = 2 ** math.floor(math.log2(count))
+    power = 1 << (count.bit_length() - 1)
     return next(one for one in (power, power * 3 // 2, 2 * power) if one >= count)

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.choice import choose
-from thermoment._engines.task import Engine
-from thermoment._support.checks import check_choice, check_integer, check_positive
+from thermoment._support.checks import check_choice, check_integer, invalid, is_infinite, quoted
 from thermoment.learning.finite_time.program import Loss
 from thermoment.learning.finite_time.train import train
 from thermoment.learning.options import FiniteTime, Stage, Training
 from thermoment.learning.readout import Readout, Scaling
 from thermoment.learning.surrogate import train_side_by_side
-from thermoment.machines.inputs import REACH, InputScaling, Padded, Scale, fit_scaling, padded
-from thermoment.machines.row_noise import distinct
+from thermoment.machines.estimators.inputs import REACH, InputScaling, Padded, Scale, fit_scaling, padded
+from thermoment.machines.estimators.row_noise import distinct
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
@@ -27,31 +26,35 @@ from thermoment.simulation import prepare
 Array = NDArray[np.float64]
 HowTrained = Literal["finite-time", "static"]
 
-EPOCHS, STEPS = 40, 1000
+EPOCHS, STEPS = 40, 400
 """Where no number of epochs is given: this many epochs, and more of a small set until there are this many steps."""
+LABEL_SMOOTHING, WEIGHT_DECAY = 0.1, 0.1
+"""Of a training through finite-time moments; see docs/estimators.md for what they bring."""
 
 
 class Settings(Interface):
-    """The parameters of an estimator that make its machine; estimators.py explains each."""
+    """The parameters of an estimator that make its machine; its docstring explains each."""
 
     n_reservoirs: int
     n_nodes: int
     s_W: float
     s_K: float
     s_b: float
-    dynamics: Dynamics | None
+    J2: float
+    J4: float
+    mu: float
+    kT: float
     t_final: float
     dt: float
     orders: Sequence[int]
     n_replicas: float
-    engine: str | Engine
+    engine: str
     scale: Scale | None
     training: HowTrained | None
     epochs: int | None
     batch_size: int
     learning_rate: float
     training_replicas: float
-    drive_limit: float
 
 
 class Learnt(NamedTuple):
@@ -65,8 +68,8 @@ class Learnt(NamedTuple):
     """the different rows, scaled: (S, D)"""
     targets: NDArray[Any]
     """(S, C); standardised for the squared error"""
-    target_scaling: Scaling | None
-    """what targets were standardised by"""
+    target_scaling: Scaling
+    """what targets were standardised by; 0 and 1 for classes"""
     weights: Array
     """(S,)"""
     head: Readout | None
@@ -93,8 +96,9 @@ def learn(
     rows, targets, weights = distinct(rows, targets, weights)
     scaling = fit_scaling(settings.scale, rows, weights)
     inputs = scaling.apply(rows)
-    target_scaling = Scaling.fit(targets, weights) if loss == "squared" else None
-    if target_scaling is not None:
+    target_scaling = Scaling(np.zeros(1), np.ones(1))
+    if loss == "squared":
+        target_scaling = Scaling.fit(targets, weights)
         targets = (targets - target_scaling.mean) / target_scaling.scale
     reservoirs = [
         Reservoir.draw(
@@ -105,10 +109,12 @@ def learn(
             s_b=settings.s_b,
             seed=seed,
             stream=stream,
-            dynamics=settings.dynamics,
+            dynamics=dynamics_of(settings),
         )
         for stream, seed in enumerate(drawn)
     ]
+    if not isinstance(settings.engine, str):  # its name alone goes into a pickle
+        raise invalid("engine", "be the name of an engine", quoted(settings.engine))
     task = prepare(reservoirs[0], inputs[:1], protocol_of(settings, noise_seed))
     choose(settings.engine, task)[0].check(task)
     losses, head = np.zeros(0), None
@@ -127,6 +133,11 @@ def learn(
 def protocol_of(settings: Settings, seed: int) -> Protocol:
     """How the machine is read; without clipping."""
     return Protocol(settings.dt, settings.t_final, settings.n_replicas, math.inf, seed, tuple(settings.orders))
+
+
+def dynamics_of(settings: Settings) -> Dynamics:
+    """The well, the mobility and the temperature of a node."""
+    return Dynamics(settings.J2, settings.J4, settings.mu, settings.kT)
 
 
 def _static(
@@ -149,20 +160,19 @@ def _finite_time(
     settings: Settings, reservoirs: Sequence[Reservoir], whole: Padded, loss: Loss, seed: int
 ) -> tuple[Sequence[Reservoir], Array, Readout]:
     """K and b trained through the moments at t_final, all reservoirs under one head."""
-    if settings.training_replicas != math.inf:
-        check_positive("training_replicas", settings.training_replicas)
+    if not is_infinite(settings.training_replicas):
+        check_integer("training_replicas", settings.training_replicas, 1, 2**20)
     options = FiniteTime(
         _epochs(settings, whole),
         settings.batch_size,
         settings.learning_rate,
-        drive_limit=settings.drive_limit,
+        weight_decay=WEIGHT_DECAY,
+        label_smoothing=LABEL_SMOOTHING,
         n_replicas=settings.training_replicas,
         seed=seed,
     )
     y = whole.targets if loss == "squared" else whole.targets[:, 0]
-    found = train(
-        reservoirs, whole.inputs, y, protocol_of(settings, 0), options, loss=loss, weights=whole.weights
-    )
+    found = train(reservoirs, whole.inputs, y, protocol_of(settings, 0), options, loss=loss, weights=whole.weights)
     return found.reservoirs, np.array([epoch.loss for epoch in found.history]), found.readout
 
 
