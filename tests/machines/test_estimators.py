@@ -14,16 +14,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import thermoment as tm
 
-SMALL: dict[str, Any] = {"n_nodes": 16, "batch_size": 256, "epochs": 20, "learning_rate": 0.05}
-"""One batch, so that nearly all trainings here are one compiled program."""
+SMALL: dict[str, Any] = {"n_nodes": 16, "batch_size": 512, "epochs": 20, "learning_rate": 0.05}
+"""One batch, so that trainings of as many classes are one compiled program."""
 X, Y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [tm.LangevinFeatures(n_nodes=4), tm.LangevinClassifier(**SMALL, training=None), tm.LangevinRegressor(**SMALL)]
+    [tm.LangevinFeatures(n_nodes=16), tm.LangevinClassifier(**SMALL), tm.LangevinRegressor(**SMALL)]
 )
-def test_every_check_of_scikit_learn(estimator: Any, check: Any) -> None:
+def test_every_check_of_scikit_learn(estimator: Any, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # without it one of the checks skips itself
     check(estimator)
 
 
@@ -31,7 +32,7 @@ def test_every_check_of_scikit_learn(estimator: Any, check: Any) -> None:
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         tm.LangevinFeatures(**SMALL, training="finite-time"),
-        tm.LangevinClassifier(**SMALL),
+        tm.LangevinClassifier(**SMALL, training=None),
         tm.LangevinClassifier(**SMALL, training="static", n_reservoirs=2, scale="standard"),
         tm.LangevinRegressor(**SMALL, training=None, scale="standard"),
     ]
@@ -67,20 +68,20 @@ def test_training_lowers_its_loss_and_moves_the_reservoirs(classifier: tm.Langev
 
 
 def test_features_are_the_moments_of_the_reservoirs() -> None:
-    maker = tm.LangevinFeatures(n_reservoirs=2, n_nodes=5, orders=(1, 3), random_state=4, scale=None).fit(X)
+    maker = tm.LangevinFeatures(n_reservoirs=2, n_nodes=16, orders=(1, 3), random_state=4, scale=None).fit(X)
     features = maker.transform(X)
     protocol = tm.Protocol(n_replicas=math.inf, clip=math.inf, orders=(1, 3))
     moments = [tm.simulate(one, X, protocol, engine="meanfield") for one in maker.reservoirs_]
     np.testing.assert_array_equal(features, tm.concatenate(moments))
     names = list(maker.get_feature_names_out())
-    assert names[:5] + names[-1:] == [*(f"r1_m1_n{i}" for i in range(1, 6)), "r2_m3_n5"]
+    assert names[:16] + names[-1:] == [*(f"r1_m1_n{i}" for i in range(1, 17)), "r2_m3_n16"]
     assert features[3, names.index("r2_m1_n3")] == moments[1].order(1)[3, 2]
 
 
 def test_features_of_a_data_frame_are_one() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=list("abcd"), index=np.arange(150) + 7)
-    maker = tm.LangevinFeatures(n_nodes=3, random_state=0).set_output(transform="pandas")
+    maker = tm.LangevinFeatures(n_nodes=16, random_state=0).set_output(transform="pandas")
     found = maker.fit_transform(frame)
     assert list(found.columns) == list(maker.get_feature_names_out())
     assert list(found.index) == list(frame.index)
@@ -92,7 +93,7 @@ def test_a_pipeline_is_searched_and_cross_validated() -> None:
     """Moons, which no straight line parts: random features and a linear readout of scikit-learn."""
     moons, label = make_moons(300, noise=0.1, random_state=0)
     pipe = make_pipeline(
-        tm.LangevinFeatures(n_nodes=24, s_b=1.0, random_state=0), LogisticRegression(C=1e4, max_iter=10**4)
+        tm.LangevinFeatures(n_nodes=16, s_b=1.0, random_state=0), LogisticRegression(C=1e4, max_iter=10**4)
     )
     search = GridSearchCV(pipe, {"langevinfeatures__s_K": [1e-3, 3.0]}, cv=3).fit(moons, label)
     assert search.best_params_ == {"langevinfeatures__s_K": 3.0}
@@ -118,7 +119,7 @@ def test_a_regressor_learns_several_numbers_at_once() -> None:
         ({"dt": 0.3}, "`dt` must divide t_final"),
         ({"orders": (2, 1)}, "`orders` must be increasing"),
         ({"orders": (1, 5)}, "`orders` must be at most 4"),
-        ({"kT": -1.0}, "`kT` must be positive"),
+        ({"kT": -1.0}, "`kT` must be zero or positive"),
         ({"engine": "warp"}, "`engine` must be one of the following"),
         ({"engine": "reference"}, "`n_replicas` must be finite for an engine that samples"),
         ({"scale": "log"}, "`scale` must be one of range, standard"),
@@ -150,5 +151,5 @@ def test_what_cannot_be_learnt_is_refused() -> None:
         tm.LangevinFeatures(**SMALL, training="static").fit(X)
     with pytest.raises(ValueError, match="`loss` must be one of cross-entropy, squared"):
         tm.LangevinFeatures(**SMALL, training="static", loss="hinge").fit(X, Y)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`sample_weight` must be positive for some row"):
+    with pytest.raises(ValueError, match="(?i)sample.weight"):
         tm.LangevinFeatures(n_nodes=3).fit(X, sample_weight=np.zeros(150))

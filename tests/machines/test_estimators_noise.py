@@ -16,8 +16,8 @@ import thermoment as tm
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(90, 3))
 Y = (X[:, 0] * X[:, 1] > 0).astype(int) + 2 * (X[:, 2] > 1)
-NOISY: dict[str, Any] = {"n_nodes": 6, "n_reservoirs": 2, "n_replicas": 20, "dt": 0.05, "random_state": 1}
-SMALL: dict[str, Any] = {"n_nodes": 16, "batch_size": 256, "epochs": 20, "learning_rate": 0.05, "random_state": 1}
+NOISY: dict[str, Any] = {"n_nodes": 16, "n_reservoirs": 2, "n_replicas": 20, "dt": 0.05, "random_state": 1}
+SMALL: dict[str, Any] = {"n_nodes": 16, "batch_size": 512, "epochs": 20, "learning_rate": 0.05, "random_state": 1}
 
 
 @pytest.mark.parametrize("engine", ["meanfield", "reference", "native"])
@@ -38,8 +38,8 @@ def test_noise_is_there_and_differs_between_rows_reservoirs_and_random_states() 
     rows = np.zeros((400, 1)) + 1e-9 * np.arange(400)[:, None]
     noisy = tm.LangevinFeatures(**NOISY, scale=None).fit(rows)
     limit = clone(noisy).set_params(n_replicas=np.inf).fit(rows)
-    noise = noisy.transform(rows)[:, :6] - limit.transform(rows)[:, :6]
-    other = noisy.transform(rows)[:, 18:24] - limit.transform(rows)[:, 18:24]
+    noise = noisy.transform(rows)[:, :16] - limit.transform(rows)[:, :16]
+    other = noisy.transform(rows)[:, 48:64] - limit.transform(rows)[:, 48:64]
     # The standard error of m1 over 20 replicas of a node at rest is sqrt(0.05 / 20) = 0.05, less as it is stiffer.
     assert 0.03 < noise.std() < 0.06
     for pair in ((noise[1:], noise[:-1]), (noise, other), (noise[:, 1:], noise[:, :-1])):

@@ -74,11 +74,11 @@ def test_distinct_rows_do_not_depend_on_order_and_weights_add_up() -> None:
 @pytest.mark.parametrize(
     ("shape", "batch", "filled"),
     [
-        ((1, 1), 4, (4, 8)),
-        ((5, 8), 4, (8, 8)),
-        ((17, 9), 4, (24, 16)),
+        ((1, 1), 4, (4, 32)),
+        ((5, 32), 4, (8, 32)),
+        ((17, 33), 4, (24, 64)),
         ((25, 64), 4, (32, 64)),
-        ((12, 784), 4, (12, 784)),
+        ((12, 784), 4, (12, 800)),
     ],
 )
 def test_training_sets_are_filled_up_to_few_shapes(shape: tuple[int, int], batch: int, filled: tuple[int, int]) -> None:

@@ -147,4 +147,5 @@ class LangevinClassifier(ClassifierMixin, Reading):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class (S,) with the largest logit, for rows X (S, D)."""
-        return np.asarray(self.classes_[self._read(X).argmax(axis=1)])
+        z = self._read(X)
+        return np.asarray(self.classes_[z.argmax(axis=1)])

@@ -66,10 +66,10 @@ class Padded(NamedTuple):
 
 
 def padded(inputs: Array, targets: NDArray[Any], weights: Array, batch_size: int) -> Padded:
-    """Inputs (S, D) with S filled up to 1, 2, 3, 4, 6, 8, 12, 16, ... whole batches, and D to a multiple of 8."""
+    """Inputs (S, D) with S filled up to 1, 2, 3, 4, 6, 8, 12, 16, ... whole batches, and D to a multiple of 32."""
     S, D = inputs.shape
     rows = batch_size * _rounded(-(-S // batch_size)) - S
-    columns = -D % 8
+    columns = -D % 32
     return Padded(
         np.pad(inputs, ((0, rows), (0, columns))),
         np.pad(targets, ((0, rows), *((0, 0) for _ in targets.shape[1:]))),
