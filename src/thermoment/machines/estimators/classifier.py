@@ -42,7 +42,7 @@ class LangevinClassifier(ClassifierMixin, Reading):  # type: ignore[misc]
             its mean to 0 and its deviation to 1. Larger values are cut, to 1 or to 3 deviations. None: X as it is.
         training: "finite-time" trains K, b and the readout together through the moments at t_final, "static" trains K
             through the nodes' stationary points, None leaves the reservoirs as they are drawn.
-        epochs: passes of the training over the rows; None: 40, or as many as make 400 steps, if that is more.
+        epochs: passes of the training over the rows; None: 40, or as many as make 200 steps, if that is more.
         batch_size: rows in a step of the training.
         learning_rate: the largest one of the training.
         training_replicas: the finite-time training sees moments with the shot noise of this many replicas, which keeps
@@ -67,7 +67,7 @@ class LangevinClassifier(ClassifierMixin, Reading):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        n_nodes: int = 192,
+        n_nodes: int = 256,
         n_reservoirs: int = 1,
         s_W: float = 0.1,
         s_K: float = 2.4,
@@ -84,8 +84,8 @@ class LangevinClassifier(ClassifierMixin, Reading):  # type: ignore[misc]
         scale: Scale | None = "range",
         training: HowTrained | None = "finite-time",
         epochs: int | None = None,
-        batch_size: int = 64,
-        learning_rate: float = 1e-2,
+        batch_size: int = 128,
+        learning_rate: float = 2e-2,
         training_replicas: float = 2,
         alpha: float | None = None,
         random_state: Any = None,

@@ -43,7 +43,7 @@ class LangevinFeatures(TransformerMixin, Langevin):  # type: ignore[misc]
             through the moments at t_final, "static" trains K through the nodes' stationary points; both need y.
         loss: what the training makes small: the "cross-entropy" of classes y, or the "squared" error of numbers y,
             which only "finite-time" has.
-        epochs: passes of the training over the rows; None: 40, or as many as make 400 steps, if that is more.
+        epochs: passes of the training over the rows; None: 40, or as many as make 200 steps, if that is more.
         batch_size: rows in a step of the training.
         learning_rate: the largest one of the training.
         training_replicas: the finite-time training sees moments with the shot noise of this many replicas, which keeps
@@ -63,7 +63,7 @@ class LangevinFeatures(TransformerMixin, Langevin):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        n_nodes: int = 192,
+        n_nodes: int = 256,
         n_reservoirs: int = 1,
         s_W: float = 0.1,
         s_K: float = 2.4,
@@ -81,8 +81,8 @@ class LangevinFeatures(TransformerMixin, Langevin):  # type: ignore[misc]
         training: HowTrained | None = None,
         loss: Loss = "cross-entropy",
         epochs: int | None = None,
-        batch_size: int = 64,
-        learning_rate: float = 1e-2,
+        batch_size: int = 128,
+        learning_rate: float = 2e-2,
         training_replicas: float = 2,
         random_state: Any = None,
     ) -> None:

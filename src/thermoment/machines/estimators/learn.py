@@ -26,7 +26,7 @@ from thermoment.simulation import prepare
 Array = NDArray[np.float64]
 HowTrained = Literal["finite-time", "static"]
 
-EPOCHS, STEPS = 40, 400
+EPOCHS, STEPS = 40, 200
 """Where no number of epochs is given: this many epochs, and more of a small set until there are this many steps."""
 LABEL_SMOOTHING, WEIGHT_DECAY = 0.1, 0.1
 """Of a training through finite-time moments; see docs/estimators.md for what they bring."""
