@@ -325,3 +325,29 @@ def test_the_squared_error_learns_numbers_by_weight() -> None:
     features = np.concatenate([tm.simulate(r, X, protocol, engine="meanfield").features() for r in found.reservoirs], 1)
     error = np.mean((found.readout.logits(features) - targets) ** 2)
     assert error < 0.3 * targets.var()
+
+
+def work(found: TrainedReservoirs) -> float:
+    """M sum_i h_i <x_i> / kT, on average over the images."""
+    limit = replace(PROTOCOL, n_replicas=math.inf)
+    total = np.zeros(len(X))
+    for one in found.reservoirs:
+        total += (one.drive(X) * tm.simulate(one, X, limit, engine="meanfield").order(1)).sum(axis=1)
+    return float(total.mean()) * PROTOCOL.n_replicas / one.dynamics.kT
+
+
+def test_work_that_costs_is_saved(quick: TrainedReservoirs) -> None:
+    frugal = trained(replace(QUICK, epochs=12, work_penalty=1e-3))
+    assert work(frugal) < 0.5 * work(quick)
+    dear = trained(replace(QUICK, epochs=12, work_penalty=1e-6))
+    assert work(dear) > 2 * work(frugal)
+
+
+def test_work_is_finite_and_its_mean_is_read() -> None:
+    frugal = replace(QUICK, work_penalty=1e-4)
+    with pytest.raises(ValueError, match=r"`n_replicas` must be finite to be trained with work_penalty"):
+        trained(replace(frugal, n_replicas=math.inf))
+    with pytest.raises(ValueError, match=r"`orders` must contain 1 to be trained with work_penalty"):
+        train(RESERVOIRS, X, Y, replace(PROTOCOL, orders=(2, 4)), frugal)
+    with pytest.raises(ValueError, match=r"`work_penalty` must be positive"):
+        replace(QUICK, work_penalty=0.0)

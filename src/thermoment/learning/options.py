@@ -145,6 +145,9 @@ class FiniteTime:
     """largest drive |h| of the hardware; the loss rises beyond it"""
     drive_penalty: float = 1.0
     """the loss has drive_penalty times the mean over nodes of max(0, |h| - drive_limit)^2 added"""
+    work_penalty: float | None = None
+    """the loss has work_penalty times the cost of an answer in kT added: M sum_i h_i <x_i> / kT, what switching the
+    drive off takes with M replicas; needs order 1 and finitely many replicas"""
     validation: int = 0
     """how many images from the end of the training set are held out, to choose options by"""
     n_replicas: float | None = None
@@ -160,7 +163,7 @@ class FiniteTime:
     def __post_init__(self) -> None:
         check_fields(
             self,
-            positive=["learning_rate", "W_rate", "drive_limit", "kT", "t_final", "n_replicas"],
+            positive=["learning_rate", "W_rate", "drive_limit", "kT", "t_final", "n_replicas", "work_penalty"],
             not_negative=["weight_decay", "label_smoothing", "drive_penalty"],
             integers={"epochs": _COUNT, "batch_size": _COUNT, "validation": (0, 2**40), "seed": (0, 2**62)},
             choices={"optimiser": get_args(FiniteTimeOptimiser), "schedule": get_args(Schedule)},

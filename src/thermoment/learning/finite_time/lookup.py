@@ -11,6 +11,7 @@ and a field only shifts the drive. On the paper's reservoirs they move the momen
 scatter by 1e-2 (docs/training.md). Accuracy is always measured by sampling the full dynamics.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from thermoment._engines.meanfield.curves import PER_UNIT, kept, spline
 from thermoment._engines.meanfield.tables import TOP, NodeTables, node_tables
 from thermoment._support.checks import invalid
+from thermoment.learning.options import FiniteTime
 from thermoment.physics import LARGEST_DRIVE, Dynamics
 
 Array = NDArray[np.float64]
@@ -75,6 +77,14 @@ def check_trainable(orders: tuple[int, ...]) -> None:
         raise invalid("orders", f"be at most {TOP // 2} to train through their noise", orders)
 
 
+def check_work(options: FiniteTime, n_replicas: float, orders: tuple[int, ...]) -> None:
+    """Refuses a penalty on work where the work is infinite, or where its mean is not among the features."""
+    if options.work_penalty is not None and not math.isfinite(n_replicas):
+        raise invalid("n_replicas", "be finite to be trained with work_penalty: every replica costs work", n_replicas)
+    if options.work_penalty is not None and orders[0] != 1:
+        raise invalid("orders", "contain 1 to be trained with work_penalty", orders)
+
+
 def noise_factor(table: NodeTables, orders: tuple[int, ...]) -> Array:
     """L (H, P, P), lower triangular, for each of the H drives of the tables: L L^T is the covariance of x^p and x^q.
 
@@ -97,6 +107,8 @@ class NoisyMoments(NamedTuple):
 
     moments: list[jax.Array]
     """for every order (S, N)"""
+    mean: jax.Array | None
+    """<x> without noise, (S, N); None where order 1 is not among the moments"""
     strongest: jax.Array
     """max |h'|, a scalar"""
 
@@ -113,14 +125,16 @@ def noisy_moments(
     drive = effective_drive(h, W, node)
     sign = _sign(drive)
     curves = iter(kept(look_up(node.end, sign * drive)))
-    found = []
+    found, mean = [], None
     for k in range(node.n_orders):
         moment, *factor = [next(curves) for _ in range(k + 2)]
+        if k == 0:
+            mean = sign * moment
         if xi is not None:
             moment = moment + scatter * sum(L * xi[q] for q, L in enumerate(factor))
         # An odd power of a node at -h is the mirror image of that at h, and so is its noise.
         found.append(jnp.where(node.powers[k] % 2 == 1, sign, 1) * moment)
-    return NoisyMoments(kept(found), jnp.abs(drive).max())
+    return NoisyMoments(kept(found), mean, jnp.abs(drive).max())
 
 
 def effective_drive(h: jax.Array, W: Sequence[jax.Array], node: TrainingCurves) -> jax.Array:

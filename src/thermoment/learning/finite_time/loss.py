@@ -3,6 +3,7 @@
     z    = head (phi - mean) / deviation + offset,   phi: moments with the noise of M replicas
     loss = mean cross-entropy of softmax(z), or mean squared error of z
          + drive_penalty * mean over nodes of max(0, |h| - drive_limit)^2
+         + work_penalty * M sum_i h_i <x_i> / kT, the cost of an answer, if asked for
 
 Every step draws new shot noise for every image, and distorts every image anew. mean and deviation are running averages
 of phi over the batches; no derivative is taken through them.
@@ -55,7 +56,7 @@ class Features(NamedTuple):
     moments: list[jax.Array]
     """for every order (S, N)"""
     penalty: jax.Array
-    """of every image, for drives beyond the limit: (S,)"""
+    """of every image, for drives beyond the limit and for work: (S,)"""
     strongest: jax.Array
     """largest effective drive, a scalar"""
 
@@ -77,6 +78,8 @@ def features(
     found = noisy_moments(h, W, node, noise, scalars.scatter)
     excess = jnp.maximum(jnp.abs(h) - scalars.drive_limit, 0)
     penalty = scalars.drive_penalty * (1 / h.shape[1]) * (excess**2).sum(axis=1)
+    if scalars.work is not None:
+        penalty = penalty + scalars.work * (h * found.mean).sum(axis=1)
     return Features(found.moments, penalty, found.strongest)
 
 

@@ -59,6 +59,8 @@ class Scalars(NamedTuple):
     """label_smoothing / number of classes"""
     drive_limit: Any
     drive_penalty: Any
+    work: Any
+    """work_penalty * n_replicas / kT; None for no penalty"""
     scatter: Any
     """1 / sqrt(n_replicas)"""
     distortion: Strengths
@@ -80,8 +82,8 @@ def program(
     )
 
 
-def scalars(options: FiniteTime, n_replicas: float, steps: int, n_classes: int) -> Scalars:
-    """The numbers for a training of `steps` steps on `n_classes` classes or targets."""
+def scalars(options: FiniteTime, n_replicas: float, steps: int, n_classes: int, kT: float = 1.0) -> Scalars:
+    """The numbers for a training of `steps` steps on `n_classes` classes or targets, at temperature kT."""
     one, steps = np.float32(1), max(steps, 2)
     start, largest, warm_up = np.float32(options.learning_rate / _RISE), np.float32(options.learning_rate), 0
     if options.schedule == "one-cycle":
@@ -100,6 +102,7 @@ def scalars(options: FiniteTime, n_replicas: float, steps: int, n_classes: int) 
         any_label=np.float32(options.label_smoothing / n_classes),
         drive_limit=np.float32(options.drive_limit),
         drive_penalty=np.float32(options.drive_penalty),
+        work=None if options.work_penalty is None else np.float32(options.work_penalty * n_replicas / kT),
         scatter=one / np.sqrt(np.float32(n_replicas)),
         distortion=strengths(options.distortion),
     )

@@ -23,7 +23,7 @@ from thermoment._support.identity import identity
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import shares
 from thermoment.learning.finite_time import checkpoint as checkpoints
-from thermoment.learning.finite_time.lookup import TrainingCurves, training_curves
+from thermoment.learning.finite_time.lookup import TrainingCurves, check_work, training_curves
 from thermoment.learning.finite_time.loss import (
     RunningMeans,
     State,
@@ -161,12 +161,13 @@ def train(
     t_final = protocol.t_final if options.t_final is None else options.t_final
     n_replicas = protocol.n_replicas if options.n_replicas is None else options.n_replicas
     check_limits(dynamics, options.drive_limit, protocol.clip)
+    check_work(options, n_replicas, protocol.orders)
     node = training_curves(dynamics, t_final, protocol.orders)
     shape, n_classes = tuple(image_shape or x.shape[1:]), y.shape[1] if loss == "squared" else int(y.max()) + 1
     trained, fixed = _parameters(reservoirs, options, node.n_orders, n_classes)
     training = _Training(
         program(options, n_replicas, shape, loss),
-        scalars(options, n_replicas, options.epochs * -(-n_train // options.batch_size), n_classes),
+        scalars(options, n_replicas, options.epochs * -(-n_train // options.batch_size), n_classes, dynamics.kT),
         node,
         fixed,
         jnp.asarray(x[:n_train]),
