@@ -23,8 +23,8 @@ ORDER = """
 _support < physics noise < protocol < reservoir moments < _engines < simulation < thermodynamics < learning < machines
 _support < data
 physics < learning.options < learning
-physics protocol learning.options < experiments
-_support protocol < results
+data physics protocol learning.options < experiments
+data protocol < results
 physics results < report
 machines data experiments results report < runs
 runs < thermoment < bench < cli < __main__

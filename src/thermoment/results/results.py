@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from thermoment.data.columns import Columns
 from thermoment.results.codec import plain, typed
 from thermoment.results.naming import Fit, ModelKey
 from thermoment.results.statistics import Interval
@@ -25,6 +26,8 @@ class DatasetFacts:
     n_inputs: int
     n_classes: int
     sha256: str
+    columns: Columns | None = None
+    """of a table: its columns and classes by name, and how they were scaled"""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from thermoment.reservoir import Reservoir
 from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
 from thermoment.runs.context import Context, digest
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import RAW_PIXELS, Baselines, Predictions, save_predictions
+from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines, Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import Stage
 from thermoment.simulation import simulate
@@ -92,13 +92,14 @@ def fit_and_predict(
 
 
 def raw_pixels(dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
-    """Classes of the test images by the same readouts of their raw pixels: what the reservoirs have to beat."""
+    """Classes of the test samples by the same readouts of the raw inputs: what the reservoirs have to beat."""
     every = [np.arange(dataset.n_inputs)]
     (plain,) = fit_sgd(dataset.x_train, dataset.y_train, every, sgd)
     readouts: dict[Fit, Readout] = {"sgd": plain}
     if converged:
         readouts["converged"] = fit_converged(dataset.x_train, dataset.y_train, sgd.l2, start=plain)
-    return {(RAW_PIXELS, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
+    name = RAW_COLUMNS if dataset.columns else RAW_PIXELS
+    return {(name, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
 
 
 def fit(stores: Stores, dataset: Dataset, sgd: Sgd, *, converged: bool, listener: Listener) -> dict[ModelKey, Readout]:

@@ -93,7 +93,7 @@ def report_files(results: Results | StudyResults, context: Context) -> Files:
 def describe(experiment: Experiment, dataset: Dataset, engine: str) -> Described:
     """What results.json says of the experiment itself."""
     settings = as_table(experiment)
-    names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256")
+    names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256", "columns")
     parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
     return Described(
         experiment.name,
