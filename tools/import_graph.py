@@ -25,8 +25,8 @@ _support < data
 physics < learning.options < learning
 data physics protocol learning.options < experiments
 data protocol < results
-physics results < report
-machines data experiments results report < runs
+machines results < plot < report
+data experiments report < runs
 runs < thermoment < bench < cli < __main__
 """
 """A part may import every part that stands to its left in one of these lines, and what such a part may import.
@@ -39,7 +39,7 @@ LIBRARIES = {
     "jax": "_engines learning machines runs _support.host",
     "optax": "learning machines",
     "cupy": "_engines.cuda",
-    "matplotlib": "report.figures",
+    "matplotlib": "plot report.figures",
     "zarr": "runs",
 }
 """Libraries that take long to import, and the only places where they are imported."""
@@ -143,7 +143,7 @@ def _above(module: str, path: Path, level: int) -> list[str]:
 _BOX, _GAP, _ROW, _MARGIN = (112, 26), 20, 74, 16
 _SWEEPS = 24
 _COLOURS = {"science": "#d9e8f5", "product": "#fbe6cf", "top": "#e4e4e4"}
-_PRODUCT = ("data", "experiments", "results", "report", "runs", "machines")
+_PRODUCT = ("data", "experiments", "results", "report", "runs", "machines", "plot")
 _TOP = ("thermoment", "bench", "cli", "_support")
 
 Place = tuple[str, int]

@@ -28,6 +28,7 @@ __all__ = [
 # Ctrl-C before it waits for anything. What takes long to load is not in `__all__`, since `from thermoment import *`
 # would load JAX and CuPy, and fail where CuPy is not installed.
 if TYPE_CHECKING:
+    from thermoment import plot as plot
     from thermoment._engines.choice import engines as engines
     from thermoment._engines.cuda import Cuda as Cuda
     from thermoment._engines.meanfield.engine import MeanField as MeanField
@@ -74,6 +75,8 @@ else:
     _PLACES = {name: f"thermoment.{module}" for module, names in _MODULES.items() for name in names.split()}
 
     def __getattr__(name: str) -> object:
+        if name == "plot":  # a module of functions, which takes as long to load as matplotlib
+            return import_module("thermoment.plot")
         if name not in _PLACES:
             raise AttributeError(f"module 'thermoment' has no attribute {name!r}")
         try:
@@ -84,4 +87,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_PLACES})
+        return sorted({*globals(), *_PLACES, "plot"})

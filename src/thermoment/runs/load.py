@@ -1,7 +1,7 @@
 """A finished run as a classifier, from its folder alone."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.results import DatasetFacts, Results
 from thermoment.results.results import load as load_results
 from thermoment.runs.folder import EXPERIMENT
+from thermoment.runs.pictures import curves, files_of
 from thermoment.runs.readouts import classifier
 from thermoment.runs.reservoirs import trained_name
 
@@ -47,6 +48,7 @@ def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Class
     parts = [key for key in keys if key.fusion == "feature" and (folder / "readouts" / readout_file(key)).is_file()]
     readouts = {key: Readout.load(folder / "readouts" / readout_file(key)) for key in parts if _needed(key, wanted)}
     facts = {"model": wanted.key, "experiment": as_table(experiment), "results": results.plain()}
+    facts["training"] = [asdict(curve) for curve in curves(files_of(folder))]
     return replace(classifier(wanted, reservoirs, protocol, readouts), engine=engine, facts=facts)
 
 

@@ -1,0 +1,60 @@
+"""What was learnt and what was not: the course of training, weights as images, and the mistakes that are left."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from thermoment.plot.images import draw_weights, misread_height
+from thermoment.plot.images import misread as plot_misread
+from thermoment.plot.learning import confusion as plot_confusion
+from thermoment.plot.learning import confusion_side, draw_training
+from thermoment.plot.style import HALF, WIDTH, math_name, panel
+from thermoment.results.pictures import Curve, Misread
+from thermoment.results.results import Confusion
+
+MOST_RESERVOIRS, MOST_NODES = 4, 16
+"""Reservoirs whose weights are shown, and nodes of each."""
+
+
+def confusion(found: Confusion) -> Figure:
+    """Which class was taken for which."""
+    side = confusion_side(len(found.counts))
+    figure = Figure(figsize=(side, side), layout="constrained")
+    plot_confusion(found.counts, ax=figure.subplots())
+    return figure
+
+
+def misread(found: Misread) -> Figure:
+    """The most confident mistakes."""
+    figure = Figure(figsize=(WIDTH, misread_height(len(found))), layout="constrained")
+    plot_misread(found, ax=figure.subplots())
+    return figure
+
+
+def training(curves: Sequence[Curve]) -> Figure:
+    """Loss over the epochs, and where images were held out the accuracy on them."""
+    held_out = [curve for curve in curves if curve.validation]
+    figure = Figure(figsize=(WIDTH if held_out else HALF * 1.35, 2.7), layout="constrained")
+    panels = figure.subplots(1, 1 + bool(held_out), squeeze=False)[0]
+    draw_training(panels[0], curves, "loss")
+    if held_out:
+        panel(panels[0], "a", "Loss")
+        draw_training(panels[1], held_out, "validation")
+        panel(panels[1], "b", "Images held out")
+    return figure
+
+
+def weights(images: Mapping[str, NDArray[np.float64]]) -> Figure:
+    """K of the first nodes of each reservoir, all in the same colours."""
+    shown = dict(list(images.items())[:MOST_RESERVOIRS])
+    shown = {name: K[:MOST_NODES] for name, K in shown.items()}
+    limit = max(float(np.abs(K).max()) for K in shown.values())
+    figure = Figure(figsize=(0.5 + 2.1 * len(shown), 2.3), layout="constrained")
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (name, K) in zip(panels, shown.items(), strict=True):
+        image = draw_weights(axes, K, limit)
+        axes.set_title(math_name(name))
+    figure.colorbar(image, ax=list(panels), label="weight $K$", shrink=0.8)
+    return figure
