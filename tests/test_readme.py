@@ -1,7 +1,9 @@
 """README, CONTRIBUTING and docs tell the truth: the Python prints what they say, every file they name exists."""
 
 import contextlib
+import importlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -46,6 +48,14 @@ def test_every_link_leads_somewhere(page: str) -> None:
 def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
     for path in ROOT.glob("docs/*.md"):
         assert f"](docs/{path.name})" in README, path.name
+
+
+def test_the_pages_on_accuracy_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "studies")
+    pages = importlib.import_module("accuracy_pages")
+    result = json.loads((ROOT / "studies" / "results" / "accuracy.json").read_text("utf-8"))
+    assert (ROOT / "docs" / "accuracy.md").read_text("utf-8") == pages.conclusions(result)
+    assert (ROOT / "studies" / "results" / "accuracy.md").read_text("utf-8") == pages.every_point(result)
 
 
 def tree() -> dict[str, str]:

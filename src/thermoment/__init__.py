@@ -12,6 +12,7 @@ __all__ = [
     "Moments",
     "Observed",
     "Protocol",
+    "Refereed",
     "Relaxation",
     "Reservoir",
     "Work",
@@ -20,6 +21,7 @@ __all__ = [
     "engines",
     "final_states",
     "integrability",
+    "referee",
     "sample_paths",
     "simulate",
 ]
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from thermoment.thermodynamics.heat import Work as Work
     from thermoment.thermodynamics.relaxation import Relaxation as Relaxation
     from thermoment.thermodynamics.relaxation import distance_to_equilibrium as distance_to_equilibrium
+    from thermoment.twin import Refereed as Refereed
+    from thermoment.twin import referee as referee
 else:
     _MODULES = {
         "_engines.choice": "engines",
@@ -62,6 +66,7 @@ else:
         "reservoir": "Reservoir",
         "simulation": "final_states sample_paths simulate",
         "thermodynamics.heat": "Heat Work",
+        "twin": "Refereed referee",
         "thermodynamics.relaxation": "Relaxation distance_to_equilibrium",
         "_engines.cuda": "Cuda",
         "_engines.meanfield.engine": "MeanField",
