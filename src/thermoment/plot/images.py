@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_integer, check_integers, check_labels, invalid, quoted
 from thermoment.machines.classifier import Classifier
 from thermoment.plot.machine import refuse, reservoir_of
-from thermoment.plot.style import DIVERGING, INK, WIDTH, canvas, text
+from thermoment.plot.style import DIVERGING, FAINT, INK, WIDTH, canvas, text
 from thermoment.results.pictures import MOST_MISREAD, Misread
 
 Array = NDArray[np.float64]
@@ -94,7 +95,8 @@ def misread(
         found = machine
     else:
         found = _misread(machine, inputs, labels, most, shape, simulated)
-    with canvas(ax, WIDTH, misread_height(min(len(found), most))) as axes:
+    count = min(len(found), most)
+    with canvas(ax, WIDTH * min(1, max(count, 2) / _ACROSS), misread_height(count)) as axes:
         _draw_misread(axes, found, most)
     return axes
 
@@ -137,6 +139,9 @@ def _draw_misread(axes: Axes, found: Misread, most: int) -> None:
         vmin=0.0,
         vmax=1.0,
     )
+    for x, y in tiles.bottoms:
+        corner = x - width / 2, y - height
+        axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=FAINT, linewidth=0.5, clip_on=False))
     for (x, y), is_, taken, sure in zip(tiles.bottoms, found.labels, found.taken, found.probability, strict=False):
         words = text(f"{is_} → {taken}")
         axes.text(x, y + 0.04 * height, words, ha="center", va="top", fontsize=9, color=INK, fontweight="bold")

@@ -10,12 +10,12 @@ from thermoment.plot.images import draw_weights, misread_height
 from thermoment.plot.images import misread as plot_misread
 from thermoment.plot.learning import confusion as plot_confusion
 from thermoment.plot.learning import confusion_side, draw_training
-from thermoment.plot.style import HALF, WIDTH, math_name, panel
-from thermoment.results.pictures import Curve, Misread
+from thermoment.plot.style import WIDTH, math_name, panel
+from thermoment.results.pictures import MOST_NODES, Curve, Misread
 from thermoment.results.results import Confusion
 
-MOST_RESERVOIRS, MOST_NODES = 4, 16
-"""Reservoirs whose weights are shown, and nodes of each."""
+MOST_RESERVOIRS = 4
+"""Reservoirs whose weights are shown."""
 
 
 def confusion(found: Confusion) -> Figure:
@@ -34,15 +34,18 @@ def misread(found: Misread) -> Figure:
 
 
 def training(curves: Sequence[Curve]) -> Figure:
-    """Loss over the epochs, and where images were held out the accuracy on them."""
-    held_out = [curve for curve in curves if curve.validation]
-    figure = Figure(figsize=(WIDTH if held_out else HALF * 1.35, 2.7), layout="constrained")
-    panels = figure.subplots(1, 1 + bool(held_out), squeeze=False)[0]
-    draw_training(panels[0], curves, "loss")
-    if held_out:
-        panel(panels[0], "a", "Loss")
-        draw_training(panels[1], held_out, "validation")
-        panel(panels[1], "b", "Images held out")
+    """Loss over the epochs, a panel for each way of training; and where images were held out the accuracy on them."""
+    panels = {
+        "Through the moments when read": ([curve for curve in curves if curve.how != "static"], "loss"),
+        "Images held out": ([curve for curve in curves if curve.validation], "validation"),
+        "Through a static stand-in": ([curve for curve in curves if curve.how == "static"], "loss"),
+    }
+    shown = {title: part for title, part in panels.items() if part[0]}
+    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    cells = figure.subplots(1, len(shown), squeeze=False)[0]
+    for letter, axes, (title, (part, kind)) in zip("abc", cells, shown.items(), strict=False):
+        draw_training(axes, part, kind)
+        panel(axes, letter, title)
     return figure
 
 
@@ -52,7 +55,7 @@ def weights(images: Mapping[str, NDArray[np.float64]]) -> Figure:
     shown = {name: K[:MOST_NODES] for name, K in shown.items()}
     limit = max(float(np.abs(K).max()) for K in shown.values())
     figure = Figure(figsize=(0.5 + 2.1 * len(shown), 2.3), layout="constrained")
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    panels = figure.subplots(1, len(shown), squeeze=False, gridspec_kw={"wspace": 0.12})[0]
     for axes, (name, K) in zip(panels, shown.items(), strict=True):
         image = draw_weights(axes, K, limit)
         axes.set_title(math_name(name))
