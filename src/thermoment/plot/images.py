@@ -97,7 +97,7 @@ def misread(
         found = _misread(machine, inputs, labels, most, shape, simulated)
     count = min(len(found), most)
     with canvas(ax, WIDTH * min(1, max(count, 2) / _ACROSS), misread_height(count)) as axes:
-        _draw_misread(axes, found, most)
+        draw_misread(axes, found, most, min(count, _ACROSS))
     return axes
 
 
@@ -122,23 +122,16 @@ def _misread(
     return Misread.of(images, truth, machine.predict_proba(images, **simulated), size, most)
 
 
-def _draw_misread(axes: Axes, found: Misread, most: int) -> None:
+def draw_misread(axes: Axes, found: Misread, most: int = MOST_MISREAD, columns: int = _ACROSS) -> None:
+    """Draws misread images row by row, what they are and were taken for below each."""
     if not len(found):
         axes.set_axis_off()
         axes.text(0.5, 0.5, "none was misread", ha="center", va="center", transform=axes.transAxes)
         return
     images = 1 - np.asarray(found.images[:most], np.float64)
     height, width = images.shape[1:]
-    tiles = _tiles(
-        axes,
-        images,
-        min(_ACROSS, len(images)),
-        round(0.25 * width),
-        round(0.5 * height),
-        cmap="gray",
-        vmin=0.0,
-        vmax=1.0,
-    )
+    gaps = round(0.25 * width), round(0.5 * height)
+    tiles = _tiles(axes, images, columns, *gaps, cmap="gray", vmin=0.0, vmax=1.0)
     for x, y in tiles.bottoms:
         corner = x - width / 2, y - height
         axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=FAINT, linewidth=0.5, clip_on=False))

@@ -19,8 +19,8 @@ from thermoment.results.pictures import Curve
 
 _ERRORS = LinearSegmentedColormap.from_list("errors", ["#ffffff", "#f3c19c", COLOURS[1]])
 _RIGHT = "#d9e8f5"
-_PALEST = 5
-"""So many mistakes of one kind or more give the darkest colour; fewer are too few for it."""
+_FULL = 5
+"""Mistakes of one kind that the darkest colour stands for, at least: one or two are not much."""
 _MOST_NUMBERED = 25
 """Classes up to which every cell of a confusion matrix has its number."""
 
@@ -107,7 +107,7 @@ def draw_confusion(axes: Axes, counts: NDArray[np.int64], names: Sequence[str]) 
     right = np.eye(n_classes, dtype=bool)
     wrong = np.where(right, 0, counts)
     most = max(1, int(wrong.max()))
-    axes.imshow(np.ma.masked_where(right, wrong), cmap=_ERRORS, vmin=0, vmax=max(most, _PALEST))
+    axes.imshow(np.ma.masked_where(right, wrong), cmap=_ERRORS, vmin=0, vmax=max(most, _FULL))
     axes.imshow(np.ma.masked_where(~right, wrong), cmap=ListedColormap([_RIGHT]))
     lines = np.arange(n_classes + 1) - 0.5
     axes.set_xticks(lines, minor=True)
@@ -117,7 +117,7 @@ def draw_confusion(axes: Axes, counts: NDArray[np.int64], names: Sequence[str]) 
         size = 8 if n_classes <= 12 else 6
         for (row, column), count in np.ndenumerate(counts):
             if count:
-                dark = wrong[row, column] > 0.7 * max(most, _PALEST)
+                dark = wrong[row, column] > 0.7 * max(most, _FULL)
                 axes.text(
                     column, row, str(count), ha="center", va="center", fontsize=size, color="white" if dark else INK
                 )

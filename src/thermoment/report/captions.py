@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from thermoment.report.findings import mistakes
 from thermoment.report.formatting import FIT_NAMES, MINUS, all_of, listing, percent
-from thermoment.results.pictures import MOST_MISREAD, MOST_NODES
+from thermoment.results.pictures import MOST_MISREAD, MOST_NODES, MOST_RESERVOIRS
 from thermoment.results.results import Results, StudyResults
 from thermoment.results.table import Table
 
@@ -106,20 +106,23 @@ def _misread(results: Results) -> Caption:
 def _training(results: Results) -> Caption:
     stages = max((len(one.get("stages", ())) for one in results.settings["reservoirs"]), default=0)
     steps = " A curve with a step has several stages, each with a new head." if stages > 1 else ""
+    validated = results.settings.get("finite_time", {}).get("validation")
+    held_out = "; and how many of the images that were held out were right" if validated else ""
     return Caption(
-        "The loss of every training after each epoch, a mean over its batches; and, where images were held out, how "
-        f"many of them were right.{steps} The losses of different trainings are of different features and not to be "
-        "compared with each other.",
+        f"The loss of every training after each epoch, a mean over its batches{held_out}.{steps} The losses of "
+        "different trainings are of different features and not to be compared with each other.",
         "Line plots of the training loss over epochs, a curve for each training.",
     )
 
 
 def _weights(results: Results) -> Caption:
     model = Table.of(results.accuracy).headline.model
+    several = len(model.reservoirs)
+    which = "each reservoir" if several <= MOST_RESERVOIRS else f"the first {MOST_RESERVOIRS} reservoirs"
     trained = model.readout == "trained" or any(one.get("stages") for one in results.settings["reservoirs"])
     return Caption(
         f"The input weights K {'after training' if trained else 'as drawn'}, as images: the first {MOST_NODES} nodes "
-        "of each reservoir. A bright pixel pushes the node up where it is vermilion, down where it is blue.",
+        f"of {which}. A bright pixel pushes the node up where it is vermilion, down where it is blue.",
         f"Grids of small images, one for each of the first {MOST_NODES} nodes of every reservoir.",
     )
 

@@ -14,8 +14,8 @@ from thermoment.results.node import NodeSample
 MISREAD = "misread.safetensors"
 MOST_MISREAD = 24
 """Mistakes of which a run keeps the image."""
-MOST_NODES = 16
-"""Nodes of each reservoir whose weights the report shows."""
+MOST_RESERVOIRS, MOST_NODES = 4, 16
+"""Reservoirs whose weights the report shows, and nodes of each."""
 
 
 @dataclass(frozen=True, eq=False)

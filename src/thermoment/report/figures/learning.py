@@ -6,16 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from thermoment.plot.images import draw_weights, misread_height
-from thermoment.plot.images import misread as plot_misread
+from thermoment.plot.images import draw_misread, draw_weights, misread_height
 from thermoment.plot.learning import confusion as plot_confusion
 from thermoment.plot.learning import confusion_side, draw_training
 from thermoment.plot.style import WIDTH, math_name, panel
-from thermoment.results.pictures import MOST_NODES, Curve, Misread
+from thermoment.results.pictures import MOST_NODES, MOST_RESERVOIRS, Curve, Misread
 from thermoment.results.results import Confusion
-
-MOST_RESERVOIRS = 4
-"""Reservoirs whose weights are shown."""
 
 
 def confusion(found: Confusion) -> Figure:
@@ -29,7 +25,7 @@ def confusion(found: Confusion) -> Figure:
 def misread(found: Misread) -> Figure:
     """The most confident mistakes."""
     figure = Figure(figsize=(WIDTH, misread_height(len(found))), layout="constrained")
-    plot_misread(found, ax=figure.subplots())
+    draw_misread(figure.subplots(), found)
     return figure
 
 
@@ -51,13 +47,14 @@ def training(curves: Sequence[Curve]) -> Figure:
 
 def weights(images: Mapping[str, NDArray[np.float64]]) -> Figure:
     """K of the first nodes of each reservoir, all in the same colours."""
-    shown = dict(list(images.items())[:MOST_RESERVOIRS])
-    shown = {name: K[:MOST_NODES] for name, K in shown.items()}
+    shown = {name: K[:MOST_NODES] for name, K in list(images.items())[:MOST_RESERVOIRS]}
     limit = max(float(np.abs(K).max()) for K in shown.values())
-    figure = Figure(figsize=(0.5 + 2.1 * len(shown), 2.3), layout="constrained")
+    columns = 8 if len(shown) <= 2 else 4
+    height = (WIDTH - 0.8) / len(shown) * (MOST_NODES // columns) / columns
+    figure = Figure(figsize=(WIDTH, height + 0.4), layout="constrained")
     panels = figure.subplots(1, len(shown), squeeze=False, gridspec_kw={"wspace": 0.12})[0]
     for axes, (name, K) in zip(panels, shown.items(), strict=True):
-        image = draw_weights(axes, K, limit)
+        image = draw_weights(axes, K, limit, columns)
         axes.set_title(math_name(name))
     figure.colorbar(image, ax=list(panels), label="weight $K$", shrink=0.8)
     return figure
