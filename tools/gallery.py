@@ -25,7 +25,7 @@ def drawn() -> Iterator[tuple[str, Any]]:
 def main() -> None:
     """Writes the pictures."""
     for picture, axes in drawn():
-        axes.figure.savefig(DOCS / picture, dpi=130, metadata={"Software": None})
+        axes.figure.savefig(DOCS / picture, dpi=110, metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -69,8 +69,9 @@ def well(machine: Any, drives: ArrayLike | None = None, *, ax: Axes | None = Non
     with canvas(ax) as axes:
         for k, (drive, minimum) in enumerate(zip(h, lowest, strict=True)):
             axes.plot(x, dynamics.potential(x, drive), color=COLOURS[k], linestyle=STROKES[k], label=f"$h = {drive:g}$")
-            at = float(dynamics.potential(minimum, drive))
-            axes.plot(minimum, at, MARKERS[k], color=COLOURS[k], markersize=5, clip_on=False)
+            minima = np.unique([minimum, -minimum] if drive == 0 else minimum)  # a double well without drive has two
+            depth = dynamics.potential(minima, drive)
+            axes.plot(minima, depth, MARKERS[k], color=COLOURS[k], markersize=5, clip_on=False)
         axes.set_ylim(bottom - 0.12 * (top - bottom), top)
         axes.set_xlim(-reach, reach)
         if dynamics.kT > 0:
@@ -79,7 +80,7 @@ def well(machine: Any, drives: ArrayLike | None = None, *, ax: Axes | None = Non
             axes.annotate("$k_BT$", (place, bottom + dynamics.kT / 2), (5, 0), textcoords="offset points", va="center")
         axes.set_xlabel("state $x$")
         axes.set_ylabel("potential $U(x; h)$")
-        axes.legend(loc="best")
+        axes.legend(loc="upper center")  # between the walls
     return axes
 
 
