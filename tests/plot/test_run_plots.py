@@ -12,7 +12,8 @@ import pytest
 import thermoment as tm
 from support.runs import experiment
 from thermoment.data import load as load_data
-from thermoment.results.pictures import MISREAD, Misread
+from thermoment.report.figures import draw
+from thermoment.results.pictures import MISREAD, Misread, Pictures
 from thermoment.results.results import Results, load
 from thermoment.runs import run as runner
 from thermoment.runs.folder import rewrite_report, verify
@@ -44,11 +45,21 @@ n_nodes = 4
 NEW = {"confusion", "misread", "training", "weights"}
 
 
+def sketches(results: Results, folder: Path, pictures: Pictures) -> list[Path]:
+    """An empty picture for every figure that would be drawn."""
+    paths = [folder / f"{name}.svg" for name in draw._figures(results, pictures)]
+    for path in paths:
+        path.write_text("<svg/>", "utf-8")
+    return paths
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, to be read only."""
     folder = tmp_path_factory.mktemp("plots")
-    runner.run(experiment(TEXT, folder), folder / "runs/digits")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(draw, "draw", sketches)
+        runner.run(experiment(TEXT, folder), folder / "runs/digits")
     return folder / "runs/digits"
 
 
@@ -80,22 +91,17 @@ def test_a_loaded_run_knows_its_confusion_and_its_training(finished: Path) -> No
         tm.plot.confusion(other)
 
 
-def test_the_report_shows_them_and_can_be_made_again(finished: Path, tmp_path: Path) -> None:
+def test_the_report_shows_them(finished: Path) -> None:
     assert {path.stem for path in (finished / "figures").iterdir()} > NEW
     page = (finished / "report.html").read_text("utf-8")
     assert '<h2 id="mistakes">' in page
     assert '<h2 id="training">' in page
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    shutil.rmtree(run / "figures")
-    rewrite_report(run)
-    for path in (finished / "figures").iterdir():
-        assert (run / "figures" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert (run / "report.html").read_text("utf-8") == page
-    assert verify(run) == []
+    assert "Most common of" in page
 
 
-def test_another_confusion_is_found_out_and_an_older_run_has_none(finished: Path, tmp_path: Path) -> None:
+def test_another_confusion_is_found_out_and_an_older_run_has_none(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     results = json.loads((run / "results.json").read_text("utf-8"))
@@ -107,22 +113,27 @@ def test_another_confusion_is_found_out_and_an_older_run_has_none(finished: Path
     assert not any("confusion" in problem for problem in verify(run))
     (run / MISREAD).unlink()
     shutil.rmtree(run / "figures")
+    monkeypatch.setattr(draw, "draw", sketches)
     page = rewrite_report(run).read_text("utf-8")
     assert {path.stem for path in (run / "figures").iterdir()} & NEW == {"training", "weights"}
     assert 'id="mistakes"' not in page
+    assert 'id="training"' in page
 
 
-def test_inputs_that_are_no_images_have_no_pictures(tmp_path: Path) -> None:
-    digits = load_data("digits").first(30, 20)
+def test_inputs_that_are_no_images_have_no_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = load_data("digits").first(60, 40)
     arrays = {name: getattr(digits, name) for name in ("x_train", "y_train", "x_test", "y_test")}
     arrays |= {name: arrays[name][:, :60] for name in ("x_train", "x_test")}
     np.savez(tmp_path / "rows.npz", **arrays)
-    given = experiment(TEXT.replace("n_train = 60", "n_train = 30").replace("n_test = 40", "n_test = 20"), tmp_path)
+    given = experiment(TEXT, tmp_path)
     given = replace(given, data=replace(given.data, name=str(tmp_path / "rows.npz")))
+    monkeypatch.setattr(draw, "draw", sketches)
     runner.run(given, tmp_path / "run")
     assert {path.stem for path in (tmp_path / "run/figures").iterdir()} & NEW == {"confusion", "training"}
     assert not (tmp_path / "run" / MISREAD).exists()
     assert verify(tmp_path / "run") == []
+    with pytest.raises(ValueError, match="be the height and width of images of 60 pixels"):
+        tm.plot.weights(tm.load(tmp_path / "run"))
 
 
 def test_every_picture_of_the_gallery_can_be_drawn(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
