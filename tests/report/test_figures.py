@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from support.made_up import DIGITS, K3, MNIST, node, results, study
+from support.made_up import DIGITS, K3, MNIST, node, pictures, results, study
 from thermoment.physics import Dynamics
 from thermoment.plot.style import look, math_name
 from thermoment.report.figures import error_sets, seeds, venn
@@ -43,14 +43,13 @@ def names(paths: list[Path]) -> list[str]:
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Every figure that a run can have."""
-    return draw(
-        from_json(results(("K1", "K2"), repeats=2)), tmp_path_factory.mktemp("run") / "figures", Pictures(node())
-    )
+    return draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path_factory.mktemp("run") / "figures", pictures())
 
 
 class TestDraw:
     def test_every_figure_as_vector_and_bitmap(self, drawn: list[Path]) -> None:
-        expected = ["potential", "paths", "density", "errors", "fusion", "repeats"]
+        expected = ["potential", "paths", "density", "errors", "confusion", "misread", "training", "weights", "fusion"]
+        expected.append("repeats")
         assert names(drawn) == [f"{name}.{form}" for name in expected for form in ("svg", "png")]
         assert sorted(names(list(drawn[0].parent.iterdir()))) == sorted(names(drawn))
         for path in drawn:
@@ -61,7 +60,7 @@ class TestDraw:
 
     def test_the_same_bytes_whatever_the_settings_around(self, drawn: list[Path], tmp_path: Path) -> None:
         with mpl.rc_context({"font.size": 20, "lines.linewidth": 7, "axes.grid": True, "svg.hashsalt": "other"}):
-            again = draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path / "again", Pictures(node()))
+            again = draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path / "again", pictures())
         assert [path.read_bytes() for path in drawn] == [path.read_bytes() for path in again]
 
     def test_never_imports_pyplot(self, tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ class TestDraw:
             assert b"<dc:date" not in data
 
     def test_one_reservoir_has_nothing_to_fuse_and_an_old_run_no_node(self, tmp_path: Path) -> None:
-        assert names(draw(from_json(results(("K1",))), tmp_path)) == ["errors.svg", "errors.png"]
+        assert {path.stem for path in draw(from_json(results(("K1",))), tmp_path)} == {"errors", "confusion"}
 
     def test_no_density_without_temperature(self, tmp_path: Path) -> None:
         given = results(("K1",))

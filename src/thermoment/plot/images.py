@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_integer, check_integers, check_labels, invalid, quoted
 from thermoment.machines.classifier import Classifier
 from thermoment.plot.machine import refuse, reservoir_of
-from thermoment.plot.style import DIVERGING, INK, WIDTH, canvas, text
+from thermoment.plot.style import DIVERGING, FAINT, INK, WIDTH, canvas, text
 from thermoment.results.pictures import MOST_MISREAD, Misread
 
 Array = NDArray[np.float64]
@@ -94,8 +95,9 @@ def misread(
         found = machine
     else:
         found = _misread(machine, inputs, labels, most, shape, simulated)
-    with canvas(ax, WIDTH, misread_height(min(len(found), most))) as axes:
-        _draw_misread(axes, found, most)
+    count = min(len(found), most)
+    with canvas(ax, WIDTH * min(1, max(count, 2) / _ACROSS), misread_height(count)) as axes:
+        draw_misread(axes, found, most, min(count, _ACROSS))
     return axes
 
 
@@ -120,23 +122,19 @@ def _misread(
     return Misread.of(images, truth, machine.predict_proba(images, **simulated), size, most)
 
 
-def _draw_misread(axes: Axes, found: Misread, most: int) -> None:
+def draw_misread(axes: Axes, found: Misread, most: int = MOST_MISREAD, columns: int = _ACROSS) -> None:
+    """Draws misread images row by row, what they are and were taken for below each."""
     if not len(found):
         axes.set_axis_off()
         axes.text(0.5, 0.5, "none was misread", ha="center", va="center", transform=axes.transAxes)
         return
     images = 1 - np.asarray(found.images[:most], np.float64)
     height, width = images.shape[1:]
-    tiles = _tiles(
-        axes,
-        images,
-        min(_ACROSS, len(images)),
-        round(0.25 * width),
-        round(0.5 * height),
-        cmap="gray",
-        vmin=0.0,
-        vmax=1.0,
-    )
+    gaps = round(0.25 * width), round(0.5 * height)
+    tiles = _tiles(axes, images, columns, *gaps, cmap="gray", vmin=0.0, vmax=1.0)
+    for x, y in tiles.bottoms:
+        corner = x - width / 2, y - height
+        axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=FAINT, linewidth=0.5, clip_on=False))
     for (x, y), is_, taken, sure in zip(tiles.bottoms, found.labels, found.taken, found.probability, strict=False):
         words = text(f"{is_} → {taken}")
         axes.text(x, y + 0.04 * height, words, ha="center", va="top", fontsize=9, color=INK, fontweight="bold")

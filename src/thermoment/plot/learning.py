@@ -5,20 +5,22 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.ticker import MaxNLocator
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_choice, check_numbers, invalid, quoted
 from thermoment.machines.classifier import Classifier
 from thermoment.plot.machine import refuse
-from thermoment.plot.style import COLOURS, INK, STROKES, canvas, grid, math_name, text
+from thermoment.plot.style import COLOURS, FAINT, INK, STROKES, canvas, grid, math_name, text
 from thermoment.results.analysis import confusion_counts
 from thermoment.results.naming import ModelKey
 from thermoment.results.pictures import Curve
 
-_ERRORS = LinearSegmentedColormap.from_list("errors", ["#ffffff", "#f3c19c", COLOURS[1], "#8f3f00"])
+_ERRORS = LinearSegmentedColormap.from_list("errors", ["#ffffff", "#f3c19c", COLOURS[1]])
 _RIGHT = "#d9e8f5"
+_FULL = 5
+"""Mistakes of one kind that the darkest colour stands for, at least: one or two are not much."""
 _MOST_NUMBERED = 25
 """Classes up to which every cell of a confusion matrix has its number."""
 
@@ -43,16 +45,19 @@ def training(machine: Any, kind: str = "loss", *, ax: Axes | None = None) -> Axe
 
 
 def draw_training(axes: Axes, curves: Sequence[Curve], kind: str) -> None:
-    """Draws curves: trainings through a static stand-in thin, trainings through the finite-time moments thick."""
+    """Draws curves. Beside others those of trainings through a static stand-in are called so."""
     for k, curve in enumerate(curves):
         y = np.asarray(curve.loss if kind == "loss" else curve.validation) * (1 if kind == "loss" else 100)
-        static = curve.how == "static" and any(other.how != "static" for other in curves)
-        axes.plot(
-            np.arange(1, len(y) + 1), y, color=COLOURS[k % len(COLOURS)], linestyle=STROKES[k % len(STROKES)],
-            linewidth=1.0 if static else 1.6, label=math_name(curve.name) + (" (stand-in)" if static else ""),
-        )  # fmt: skip
+        label = math_name(curve.name)
+        if curve.how == "static" and any(other.how != "static" for other in curves):
+            label += " (stand-in)"
+        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": STROKES[k % len(STROKES)]}
+        axes.plot(np.arange(1, len(y) + 1), y, label=label, **style)
     if kind == "loss" and all(min(curve.loss) > 0 for curve in curves):
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(left=0)
     axes.set_xlabel("epoch")
@@ -99,18 +104,20 @@ def confusion_side(n_classes: int) -> float:
 def draw_confusion(axes: Axes, counts: NDArray[np.int64], names: Sequence[str]) -> None:
     """Draws counts (C, C), a row for every true class."""
     n_classes = len(counts)
-    wrong = np.where(np.eye(n_classes, dtype=bool), 0, counts)
+    right = np.eye(n_classes, dtype=bool)
+    wrong = np.where(right, 0, counts)
     most = max(1, int(wrong.max()))
-    axes.imshow(np.ma.masked_where(np.eye(n_classes, dtype=bool), wrong), cmap=_ERRORS, vmin=0, vmax=most)
-    axes.imshow(
-        np.ma.masked_where(~np.eye(n_classes, dtype=bool), wrong),
-        cmap=LinearSegmentedColormap.from_list("right", [_RIGHT] * 2),
-    )
+    axes.imshow(np.ma.masked_where(right, wrong), cmap=_ERRORS, vmin=0, vmax=max(most, _FULL))
+    axes.imshow(np.ma.masked_where(~right, wrong), cmap=ListedColormap([_RIGHT]))
+    lines = np.arange(n_classes + 1) - 0.5
+    axes.set_xticks(lines, minor=True)
+    axes.set_yticks(lines, minor=True)
+    axes.grid(which="minor", color=FAINT, linewidth=0.4)
     if n_classes <= _MOST_NUMBERED:
         size = 8 if n_classes <= 12 else 6
         for (row, column), count in np.ndenumerate(counts):
             if count:
-                dark = row != column and wrong[row, column] > 0.55 * most
+                dark = wrong[row, column] > 0.7 * max(most, _FULL)
                 axes.text(
                     column, row, str(count), ha="center", va="center", fontsize=size, color="white" if dark else INK
                 )
@@ -119,10 +126,10 @@ def draw_confusion(axes: Axes, counts: NDArray[np.int64], names: Sequence[str]) 
         axes.set_yticks(ticks, [text(name) for name in names])
         if max(map(len, names)) > 3:
             axes.tick_params(axis="x", rotation=90)
-    axes.tick_params(length=0)
+    axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("taken for")
-    axes.set_ylabel("is")
+    axes.set_ylabel("true class")
 
 
 def _curves(machine: Any) -> list[Curve]:

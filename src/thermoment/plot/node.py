@@ -44,7 +44,8 @@ class _Watched(NamedTuple):
     """(H,)"""
     equilibrium: Array
     """drives under which a node by itself has the same equilibrium: (H,)"""
-    engine: str
+    alone: bool
+    """whether it is a node by itself"""
 
     def by_drive(self, found: Array) -> Array:
         """What was recorded of each input, replica and node, (S, M, ..., nodes), as (H, M, ...)."""
@@ -62,15 +63,15 @@ def well(machine: Any, drives: ArrayLike | None = None, *, ax: Axes | None = Non
     dynamics = dynamics_of(machine)
     h = drives_for(dynamics, drives)
     lowest = dynamics.stationary_point(h)
-    width = float(np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
-    reach = max(1.3 * float(np.abs(lowest).max()), 3 * width) or 1.0
+    reach = _reach(dynamics, lowest) or 1.0
     x = np.linspace(-reach, reach, 261)
     bottom, top = float(dynamics.potential(lowest, h).min()), float(dynamics.potential(reach))
     with canvas(ax) as axes:
         for k, (drive, minimum) in enumerate(zip(h, lowest, strict=True)):
             axes.plot(x, dynamics.potential(x, drive), color=COLOURS[k], linestyle=STROKES[k], label=f"$h = {drive:g}$")
-            at = float(dynamics.potential(minimum, drive))
-            axes.plot(minimum, at, MARKERS[k], color=COLOURS[k], markersize=5, clip_on=False)
+            minima = np.unique([minimum, -minimum] if drive == 0 else minimum)  # a double well without drive has two
+            depth = dynamics.potential(minima, drive)
+            axes.plot(minima, depth, MARKERS[k], color=COLOURS[k], markersize=5, clip_on=False)
         axes.set_ylim(bottom - 0.12 * (top - bottom), top)
         axes.set_xlim(-reach, reach)
         if dynamics.kT > 0:
@@ -79,8 +80,16 @@ def well(machine: Any, drives: ArrayLike | None = None, *, ax: Axes | None = Non
             axes.annotate("$k_BT$", (place, bottom + dynamics.kT / 2), (5, 0), textcoords="offset points", va="center")
         axes.set_xlabel("state $x$")
         axes.set_ylabel("potential $U(x; h)$")
-        axes.legend(loc="best")
+        axes.legend(loc="upper center")  # between the walls
     return axes
+
+
+def _reach(dynamics: Dynamics, lowest: Array) -> float:
+    """How far from zero the well is worth seeing: beyond every minimum, and beyond three thermal widths of it."""
+    with np.errstate(divide="ignore"):
+        widths = np.sqrt(dynamics.kT / dynamics.curvature(lowest))
+    widest = np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0])  # where a purely quartic well has no curvature
+    return float(max(1.3 * np.abs(lowest).max(), (np.abs(lowest) + 3 * np.fmin(widths, widest)).max()))
 
 
 def paths(
@@ -108,11 +117,12 @@ def paths(
         ax: where to draw; new axes unless given.
     """
     watched = _watched(machine, drives, inputs, node, reservoir)
-    chosen = protocol_of(machine, protocol, _ALONE if watched.engine == "reference" else _COUPLED)
+    chosen = protocol_of(machine, protocol, _ALONE if watched.alone else _COUPLED)
     count = check_integer("n_paths", n_paths, 0, 1000)
     every = every_for(chosen.n_steps)
+    engine = "reference" if watched.alone else "xla"  # a few nodes are done before XLA has compiled anything
     times, found = sample_paths(
-        watched.reservoir, watched.inputs, chosen, nodes=watched.nodes, every=every, engine=watched.engine
+        watched.reservoir, watched.inputs, chosen, nodes=watched.nodes, every=every, engine=engine
     )
     x = watched.by_drive(found)
     with canvas(ax) as axes:
@@ -152,11 +162,11 @@ def density(
     if dynamics.kT == 0:
         raise invalid("kT", "be positive for a density", dynamics.kT)
     watched = _watched(machine, drives, inputs, node, reservoir)
-    alone = watched.engine == "reference"
-    chosen = protocol_of(machine, protocol, _ALONE_STATES if alone else _COUPLED_STATES)
-    states = final_states(watched.reservoir, watched.inputs, chosen, engine=watched.engine)[..., list(watched.nodes)]
+    chosen = protocol_of(machine, protocol, _ALONE_STATES if watched.alone else _COUPLED_STATES)
+    states = final_states(watched.reservoir, watched.inputs, chosen)[..., list(watched.nodes)]
     with canvas(ax) as axes:
         draw_density(axes, watched.labels, watched.by_drive(states), watched.equilibrium, dynamics, chosen.t_final)
+        axes.legend(loc="best")
     return axes
 
 
@@ -174,7 +184,6 @@ def draw_density(
     axes.plot([], [], color=INK, linewidth=0.8, linestyle=":", label="equilibrium")
     axes.set_xlabel("state $x$")
     axes.set_ylabel(f"density $P(x, t_f = {t_final:g} \\mid h)$")
-    axes.legend(loc="upper left")
 
 
 def _watched(
@@ -185,7 +194,7 @@ def _watched(
         refuse(machine, inputs=inputs, node=node, reservoir=name)
         h = drives_for(machine, drives)
         labels = [f"$h = {drive:g}$" for drive in h]
-        return _Watched(uncoupled(h, machine), np.ones((1, 1)), range(len(h)), labels, h, "reference")
+        return _Watched(uncoupled(h, machine), np.ones((1, 1)), range(len(h)), labels, h, True)
     reservoir = reservoir_of(machine, name)
     refuse(machine, drives=drives)
     if inputs is None:
@@ -197,4 +206,4 @@ def _watched(
     which = check_integer("node", 0 if node is None else node, 0, reservoir.n_nodes - 1)
     labels = [f"input {k}, $h = {drive:.2g}$" for k, drive in enumerate(h[:, which])]
     fields = stationary_drive(h, reservoir.W, reservoir.dynamics) if reservoir.dynamics.kT > 0 else h
-    return _Watched(reservoir, images, [which], labels, fields[:, which], "xla")
+    return _Watched(reservoir, images, [which], labels, fields[:, which], False)

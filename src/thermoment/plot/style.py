@@ -91,6 +91,8 @@ def canvas(ax: Axes | None, width: float = HALF, height: float = 2.7) -> Iterato
         with look():
             figure = Figure(figsize=(width, height), layout="constrained")
             yield figure.subplots()
+            for axes in figure.axes:
+                axes.tick_params(labelsize=_RC["xtick.labelsize"])  # else the settings when saved choose the ticks
             figure.draw_without_rendering()  # labels of ticks are made when they are drawn first, and in this style
     elif isinstance(ax, Axes):
         yield ax

@@ -14,6 +14,8 @@ from thermoment.results.node import NodeSample
 MISREAD = "misread.safetensors"
 MOST_MISREAD = 24
 """Mistakes of which a run keeps the image."""
+MOST_RESERVOIRS, MOST_NODES = 4, 16
+"""Reservoirs whose weights the report shows, and nodes of each."""
 
 
 @dataclass(frozen=True, eq=False)

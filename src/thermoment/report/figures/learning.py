@@ -6,16 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from thermoment.plot.images import draw_weights, misread_height
-from thermoment.plot.images import misread as plot_misread
+from thermoment.plot.images import draw_misread, draw_weights, misread_height
 from thermoment.plot.learning import confusion as plot_confusion
 from thermoment.plot.learning import confusion_side, draw_training
-from thermoment.plot.style import HALF, WIDTH, math_name, panel
-from thermoment.results.pictures import Curve, Misread
+from thermoment.plot.style import WIDTH, math_name, panel
+from thermoment.results.pictures import MOST_NODES, MOST_RESERVOIRS, Curve, Misread
 from thermoment.results.results import Confusion
-
-MOST_RESERVOIRS, MOST_NODES = 4, 16
-"""Reservoirs whose weights are shown, and nodes of each."""
 
 
 def confusion(found: Confusion) -> Figure:
@@ -29,32 +25,36 @@ def confusion(found: Confusion) -> Figure:
 def misread(found: Misread) -> Figure:
     """The most confident mistakes."""
     figure = Figure(figsize=(WIDTH, misread_height(len(found))), layout="constrained")
-    plot_misread(found, ax=figure.subplots())
+    draw_misread(figure.subplots(), found)
     return figure
 
 
 def training(curves: Sequence[Curve]) -> Figure:
-    """Loss over the epochs, and where images were held out the accuracy on them."""
-    held_out = [curve for curve in curves if curve.validation]
-    figure = Figure(figsize=(WIDTH if held_out else HALF * 1.35, 2.7), layout="constrained")
-    panels = figure.subplots(1, 1 + bool(held_out), squeeze=False)[0]
-    draw_training(panels[0], curves, "loss")
-    if held_out:
-        panel(panels[0], "a", "Loss")
-        draw_training(panels[1], held_out, "validation")
-        panel(panels[1], "b", "Images held out")
+    """Loss over the epochs, a panel for each way of training; and where images were held out the accuracy on them."""
+    panels = {
+        "Through the moments when read": ([curve for curve in curves if curve.how != "static"], "loss"),
+        "Images held out": ([curve for curve in curves if curve.validation], "validation"),
+        "Through a static stand-in": ([curve for curve in curves if curve.how == "static"], "loss"),
+    }
+    shown = {title: part for title, part in panels.items() if part[0]}
+    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    cells = figure.subplots(1, len(shown), squeeze=False)[0]
+    for letter, axes, (title, (part, kind)) in zip("abc", cells, shown.items(), strict=False):
+        draw_training(axes, part, kind)
+        panel(axes, letter, title)
     return figure
 
 
 def weights(images: Mapping[str, NDArray[np.float64]]) -> Figure:
     """K of the first nodes of each reservoir, all in the same colours."""
-    shown = dict(list(images.items())[:MOST_RESERVOIRS])
-    shown = {name: K[:MOST_NODES] for name, K in shown.items()}
+    shown = {name: K[:MOST_NODES] for name, K in list(images.items())[:MOST_RESERVOIRS]}
     limit = max(float(np.abs(K).max()) for K in shown.values())
-    figure = Figure(figsize=(0.5 + 2.1 * len(shown), 2.3), layout="constrained")
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    columns = 8 if len(shown) <= 2 else 4
+    height = (WIDTH - 0.8) / len(shown) * (MOST_NODES // columns) / columns
+    figure = Figure(figsize=(WIDTH, height + 0.4), layout="constrained")
+    panels = figure.subplots(1, len(shown), squeeze=False, gridspec_kw={"wspace": 0.12})[0]
     for axes, (name, K) in zip(panels, shown.items(), strict=True):
-        image = draw_weights(axes, K, limit)
+        image = draw_weights(axes, K, limit, columns)
         axes.set_title(math_name(name))
     figure.colorbar(image, ax=list(panels), label="weight $K$", shrink=0.8)
     return figure

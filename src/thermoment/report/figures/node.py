@@ -43,6 +43,7 @@ def density(node: NodeSample, dynamics: Dynamics) -> Figure:
     figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
     left, right = figure.subplots(1, 2)
     draw_density(left, _labels(node), node.states, node.drives, dynamics, float(node.times[-1]))
+    left.legend(loc="upper left")
     panel(left, "a", "Density when read")
     _weighed(right, node)
     panel(right, "b", f"What the moments weigh, $h = {node.drives[-1]:g}$")
