@@ -11,7 +11,7 @@ is added to.
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def parity(n_rows: int = 2000, n_bits: int = 8) -> tuple[Any, Any]:
     return signs + np.random.default_rng(1).normal(0, 0.2, signs.shape), signs.prod(axis=1) > 0
 
 
-CLASSES = {
+CLASSES: dict[str, Callable[[], Any]] = {
     "digits": lambda: load_digits(return_X_y=True),
     "wine": lambda: load_wine(return_X_y=True),
     "breast cancer": lambda: load_breast_cancer(return_X_y=True),

@@ -139,7 +139,7 @@ def test_a_cosine_and_two_moons_by_sixteen_nodes() -> None:
         ({"epochs": 0}, "`epochs` must be an integer from 1"),
         ({"batch_size": 0}, "`batch_size` must be an integer from 1"),
         ({"learning_rate": 0.0}, "`learning_rate` must be positive"),
-        ({"training_replicas": 0}, "`training_replicas` must be an integer from 1"),
+        ({"training_replicas": 0.5}, "`training_replicas` must be at least 1"),
         ({"alpha": 0.0}, "`alpha` must be positive"),
     ],
 )
