@@ -133,6 +133,7 @@ def test_a_cosine_and_two_moons_by_sixteen_nodes() -> None:
         ({"orders": (1, 5)}, "`orders` must be at most 4"),
         ({"kT": -1.0}, "`kT` must be zero or positive"),
         ({"engine": "warp"}, "`engine` must be one of the following"),
+        ({"engine": tm.MeanField()}, "`engine` must be the name of an engine"),
         ({"engine": "reference"}, "`n_replicas` must be finite for an engine that samples"),
         ({"scale": "log"}, "`scale` must be one of range, standard"),
         ({"training": "dynamic"}, "`training` must be one of finite-time, static"),

@@ -1,5 +1,7 @@
 """Estimators with their defaults on scikit-learn's data sets, beside logistic regression on the same folds."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,3 +54,11 @@ def test_a_cosine() -> None:
     y = np.cos(2 * np.pi * z[:, 0])
     machine = tm.LangevinRegressor(random_state=0).fit(z[:250], y[:250])
     assert np.mean((machine.predict(z[250:]) - y[250:]) ** 2) < 1e-3
+
+
+def test_the_code_of_the_page_about_estimators_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs/estimators.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 4
+    for code in blocks:
+        exec(code, {})
