@@ -122,6 +122,19 @@ def test_a_cosine_and_two_moons_by_sixteen_nodes() -> None:
     assert found.score(moons[250:], label[250:]) > straight.score(moons[250:], label[250:]) + 0.05
 
 
+def test_of_two_answers_in_conflict_the_weights_decide() -> None:
+    """Every row twice, with both answers, at weights 3 and 1: the mean of the numbers, the odds of the classes."""
+    rows, weights = np.concatenate([X, X]), np.repeat([3.0, 1.0], 150)
+    y = X[:, 0] - X[:, 0].mean()
+    number = tm.LangevinRegressor(n_nodes=16, training=None, alpha=1e-6, random_state=0)
+    number.fit(rows, np.concatenate([y, -y]), sample_weight=weights)
+    np.testing.assert_allclose(number.predict(X), y / 2, atol=0.02)
+    setosa = np.concatenate([Y == 0, Y != 0])
+    odds = tm.LangevinClassifier(n_nodes=16, training=None, alpha=1e-4, random_state=0)
+    odds.fit(rows, setosa, sample_weight=weights)
+    np.testing.assert_allclose(odds.predict_proba(X)[:, 1], np.where(Y == 0, 0.75, 0.25), atol=0.05)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
