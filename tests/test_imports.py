@@ -52,6 +52,11 @@ def test_every_import_points_one_way_and_the_picture_is_of_today() -> None:
             "jax is imported only in thermoment._engines, thermoment.learning",
         ),
         ("_engines/native", "import cupy", "cupy is imported only in thermoment._engines.cuda."),
+        (
+            "machines/learn",
+            "from sklearn.base import clone",
+            "sklearn is imported only in thermoment.data, thermoment.m",
+        ),
         ("report/page", "from matplotlib.figure import Figure", "matplotlib is imported only in thermoment.plot"),
     ],
 )
@@ -75,7 +80,7 @@ def test_what_may_be_imported_is_not_refused(tool: ModuleType, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("modules", "without"),
     [
-        ("thermoment", "jax safetensors zarr matplotlib"),
+        ("thermoment", "jax safetensors zarr matplotlib sklearn"),
         (f"thermoment.experiments.experiment thermoment.learning.options {RESULTS}", "jax optax zarr matplotlib"),
         ("thermoment.cli thermoment._support.host thermoment._support.progress", "jax zarr matplotlib rich"),
     ],

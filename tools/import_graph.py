@@ -42,6 +42,7 @@ LIBRARIES = {
     "cupy": "_engines.cuda",
     "matplotlib": "plot report.figures",
     "zarr": "runs",
+    "sklearn": "data machines.estimators",
 }
 """Libraries that take long to import, and the only places where they are imported."""
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from thermoment._engines.reference import Reference as Reference
     from thermoment._engines.xla import Xla as Xla
     from thermoment.machines.classifier import Classifier as Classifier
+    from thermoment.machines.estimators import LangevinClassifier as LangevinClassifier
+    from thermoment.machines.estimators import LangevinFeatures as LangevinFeatures
+    from thermoment.machines.estimators import LangevinRegressor as LangevinRegressor
     from thermoment.machines.pretrained import pretrained as pretrained
     from thermoment.moments import Info as Info
     from thermoment.moments import Moments as Moments
@@ -74,6 +77,7 @@ else:
         "_engines.reference": "Reference",
         "_engines.xla": "Xla",
         "machines.classifier": "Classifier",
+        "machines.estimators": "LangevinClassifier LangevinFeatures LangevinRegressor",
         "machines.pretrained": "pretrained",
         "runs.load": "load",
     }

@@ -47,6 +47,7 @@ def full() -> TrainedReservoirs:
 
 
 LONG = replace(QUICK, epochs=40)
+LONG_ENOUGH = replace(QUICK, validation=0)
 
 
 @pytest.fixture(scope="module", params=[math.inf, 64.0])
@@ -288,6 +289,13 @@ def test_history_is_plain_numbers(quick: TrainedReservoirs) -> None:
         ({"protocol": replace(PROTOCOL, orders=(1, 5))}, "`orders` must be at most 4"),
         ({"protocol": replace(PROTOCOL, clip=1.0)}, "`clip` must be at least"),
         ({"options": replace(QUICK, kT=1e-4)}, "`kT` must be at least"),
+        ({"loss": "absolute"}, "`loss` must be one of cross-entropy, squared"),
+        ({"loss": "squared"}, r"`labels` must have shape \(300, C\)"),
+        ({"loss": "squared", "labels": X}, "`validation` must be 0 for the squared error"),
+        ({"weights": np.ones(300)}, "`validation` must be 0 where images have weights"),
+        ({"weights": -np.ones(300), "options": LONG_ENOUGH}, "`weights` must be zero or positive"),
+        ({"weights": np.zeros(300), "options": LONG_ENOUGH}, "`weights` must be zero or positive, and not all zero"),
+        ({"weights": np.ones(299), "options": LONG_ENOUGH}, r"`weights` must have shape \(300,\)"),
     ],
 )
 def test_bad_arguments_are_refused(change: dict[str, Any], message: str) -> None:
@@ -301,3 +309,19 @@ def test_bad_arguments_are_refused(change: dict[str, Any], message: str) -> None
     shape = given.pop("image_shape", (4, 4))
     with pytest.raises(ValueError, match=message):
         train(**given, image_shape=shape)
+
+
+def test_the_squared_error_learns_numbers_by_weight() -> None:
+    """Two targets in conflict on the same inputs: the machine gives the one with the larger weight."""
+    targets = np.stack([X[:, 0] - X[:, 1], X[:, 2] ** 2 - 0.5], axis=1)
+    inputs, both = np.concatenate([X, X]), np.concatenate([targets, -targets])
+    weights = np.repeat([1.0, 0.01], 300)
+    options = replace(QUICK, validation=0, epochs=30)
+    found = train(RESERVOIRS, inputs, both, PROTOCOL, options, loss="squared", weights=weights)
+    assert found.readout.weights.shape[0] == 2
+    first, last = found.history[0].loss, found.history[-1].loss
+    assert last < 0.3 * first
+    protocol = replace(PROTOCOL, n_replicas=math.inf, clip=math.inf)
+    features = np.concatenate([tm.simulate(r, X, protocol, engine="meanfield").features() for r in found.reservoirs], 1)
+    error = np.mean((found.readout.logits(features) - targets) ** 2)
+    assert error < 0.3 * targets.var()

@@ -22,6 +22,7 @@ RNG = np.random.default_rng(8)
 X = RNG.random((41, D))
 Y = RNG.integers(0, C, 41)
 ROWS = next(batches(41, 21, 1, RNG))
+NUMBERS, WEIGHTS = np.random.default_rng(9).normal(size=(41, C)), np.random.default_rng(10).integers(0, 4, 41)
 """Two batches; the second has a row of -1."""
 OPTIONS = FiniteTime(
     learning_rate=0.3,
@@ -51,14 +52,16 @@ def single(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
 
 
-def compiled(options: FiniteTime) -> tuple[State, float]:
-    """The state and the mean loss after one epoch of the program."""
+def compiled(options: FiniteTime, squared: bool = False) -> tuple[State, float]:
+    """The state and the mean loss after one epoch of the program; the squared error with weights."""
     node = training_curves(tm.Dynamics(), 1.0, ORDERS)
-    what, numbers = program(options, REPLICAS, SHAPE), scalars(options, REPLICAS, 100, C)
+    what = program(options, REPLICAS, SHAPE, "squared" if squared else "cross-entropy")
+    numbers = scalars(options, REPLICAS, 100, C)
     trained = single(START)
     state = State(trained, optimiser(what, numbers).init(trained), RunningMeans(single(MEAN), single(SQUARE)))
-    x, y = single(X), jnp.asarray(Y)
-    state, loss, _ = epoch(what, numbers, state, {}, node, x, y, jnp.asarray(ROWS), KEY)
+    x, y = single(X), single(NUMBERS) if squared else jnp.asarray(Y)
+    weights = single(WEIGHTS) if squared else None
+    state, loss, _ = epoch(what, numbers, state, {}, node, x, y, jnp.asarray(ROWS), KEY, weights)
     return state, float(loss)
 
 
@@ -72,7 +75,7 @@ def drawn(options: FiniteTime, number: int) -> tuple[np.ndarray, jax.Array]:
     return np.asarray(images, np.float64), jax.random.normal(for_noise, (len(ORDERS), ROWS.shape[1], N))
 
 
-def by_hand(options: FiniteTime) -> tuple[dict[str, Any], np.ndarray, np.ndarray, float]:
+def by_hand(options: FiniteTime, squared: bool = False) -> tuple[dict[str, Any], np.ndarray, np.ndarray, float]:
     """The same in float64: parameters, running averages, mean loss. Only the slopes of the moments are taken by JAX."""
     node = training_curves(tm.Dynamics(), 1.0, ORDERS)
 
@@ -86,7 +89,8 @@ def by_hand(options: FiniteTime) -> tuple[dict[str, Any], np.ndarray, np.ndarray
     mean, square, losses, off = MEAN, SQUARE, [], 1 - np.eye(N)
     for number, rows in enumerate(ROWS):
         images, xi = drawn(options, number)
-        share = (rows >= 0) / (rows >= 0).sum()
+        share = (rows >= 0) * (WEIGHTS[rows] if squared else 1.0)
+        share = share / share.sum()
         h = images @ p["K"].T + p["b"]
 
         phi, back = moments(single(h), single(p["W"] * off), xi)
@@ -98,10 +102,11 @@ def by_hand(options: FiniteTime) -> tuple[dict[str, Any], np.ndarray, np.ndarray
         target = (1 - options.label_smoothing) * np.eye(C)[Y[rows]] + options.label_smoothing / C
         excess = np.maximum(np.abs(h) - options.drive_limit, 0)
         penalty = options.drive_penalty * (excess**2).mean(1)
-        losses.append(share @ (penalty - (target * log_p).sum(1)))
+        error = ((z - NUMBERS[rows]) ** 2).mean(1) if squared else -(target * log_p).sum(1)
+        losses.append(share @ (penalty + error))
         mean, square = (0.99 * old + 0.01 * (phi**k).transpose(0, 2, 1) @ share for k, old in ((1, mean), (2, square)))
 
-        dz = share[:, None] * (np.exp(log_p) - target)
+        dz = share[:, None] * (2 / C * (z - NUMBERS[rows]) if squared else np.exp(log_p) - target)
         dphi = np.einsum("sc,pnc->psn", dz, p["head"]) / deviation[:, None]
         dh, dW = (np.asarray(part, np.float64) for part in back(list(single(dphi))))
         dh = dh + share[:, None] * options.drive_penalty * 2 * excess * np.sign(h) / N
@@ -118,10 +123,11 @@ def by_hand(options: FiniteTime) -> tuple[dict[str, Any], np.ndarray, np.ndarray
     return p, mean, square, float(np.mean(losses))
 
 
-def test_two_steps_of_sgd_are_the_loss_as_written() -> None:
-    """Distortion, noise, smoothed labels, penalty, weight decay, momentum, the rate of W, running averages."""
-    state, loss = compiled(OPTIONS)
-    parameters, mean, square, expected = by_hand(OPTIONS)
+@pytest.mark.parametrize("squared", [False, True])
+def test_two_steps_of_sgd_are_the_loss_as_written(squared: bool) -> None:
+    """Distortion, noise, smoothed labels, penalty, weight decay, momentum, the rate of W, running averages; weights."""
+    state, loss = compiled(OPTIONS, squared)
+    parameters, mean, square, expected = by_hand(OPTIONS, squared)
     assert loss == pytest.approx(expected, rel=1e-5)
     found = {**state.trained, "W": state.trained["W"][0]}
     for name, value in parameters.items():

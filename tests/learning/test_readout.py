@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from thermoment.learning import fit as module
 from thermoment.learning.batches import batches
-from thermoment.learning.fit import fit_converged, fit_sgd
+from thermoment.learning.fit import best_ridge, fit_converged, fit_ridge, fit_sgd
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Readout, Scaling, average_logits, classes
 
@@ -99,6 +99,51 @@ def test_many_epochs_of_small_steps_reach_the_converged_fit() -> None:
     assert np.abs(converged.weights).max() > 0.1
 
 
+WEIGHTS = np.random.default_rng(6).integers(0, 4, 600)
+
+
+def test_a_weight_counts_a_row_as_often_in_the_scaling_and_in_the_converged_fit() -> None:
+    repeated = np.repeat(FEATURES, WEIGHTS, axis=0)
+    found = Scaling.fit(FEATURES, WEIGHTS.astype(float))
+    np.testing.assert_allclose(found.mean, repeated.mean(0, dtype=np.float64), atol=1e-12)
+    deviation = repeated.std(0, dtype=np.float64)
+    np.testing.assert_allclose(found.scale, np.where(deviation > 0, deviation, 1.0), rtol=1e-9)
+    weighted = fit_converged(FEATURES, LABELS, 0.01, weights=WEIGHTS.astype(float))
+    again = fit_converged(repeated, np.repeat(LABELS, WEIGHTS), 0.01)
+    np.testing.assert_allclose(weighted.logits(FEATURES), again.logits(FEATURES), atol=0.02)
+    plain = fit_converged(FEATURES, LABELS, 0.01)
+    assert np.abs(weighted.logits(FEATURES) - plain.logits(FEATURES)).max() > 0.5
+
+
+def test_ridge_is_scikit_learns() -> None:
+    targets = np.stack([np.cos(LABELS), 7 + IMAGES[:600, 20]], axis=1)
+    ours = fit_ridge(FEATURES, targets, 0.05, WEIGHTS.astype(float))
+    x = (FEATURES - ours.scaling.mean) / ours.scaling.scale
+    theirs = Ridge(alpha=0.05 * WEIGHTS.sum()).fit(x, targets, WEIGHTS)
+    np.testing.assert_allclose(ours.logits(FEATURES), theirs.predict(x), atol=1e-8)
+
+
+def test_the_best_ridge_errs_least_on_samples_left_out() -> None:
+    """By hand: every sample left out in turn, its weight and all. Targets have noise, so that some ridge is best."""
+    rng = np.random.default_rng(5)
+    x, weights = rng.normal(size=(30, 12)), rng.integers(1, 4, 30).astype(float)
+    targets = x[:, :2] + rng.normal(size=(30, 2))
+    scaling, share = Scaling.fit(x, weights), weights / weights.sum()
+    z = (x - scaling.mean) / scaling.scale
+
+    def error(l2: float) -> float:
+        total = 0.0
+        for i in range(30):
+            rest = np.arange(30) != i
+            one = Ridge(alpha=l2).fit(z[rest], targets[rest], share[rest])
+            total += share[i] * float(((one.predict(z[i : i + 1]) - targets[i]) ** 2).sum())
+        return total
+
+    errors = [error(l2) for l2 in module.RIDGES]
+    assert best_ridge(x, targets, weights) == module.RIDGES[int(np.argmin(errors))]
+    assert 0 < np.argmin(errors) < len(errors) - 1
+
+
 def test_logits_are_averaged_before_the_class_is_chosen() -> None:
     one, two = (
         Readout(np.array(w), np.zeros(2), Scaling(np.zeros(1), np.ones(1))) for w in ([[3.0], [0.0]], [[0.0], [1.0]])
@@ -121,6 +166,7 @@ def test_a_saved_readout_comes_back_with_the_same_bits(tmp_path: Path) -> None:
     [
         (lambda: fit_sgd(FEATURES, LABELS[:-1], [np.arange(64)]), "`labels` must have shape"),
         (lambda: fit_converged(FEATURES, LABELS, 0.0), "`l2` must be positive"),
+        (lambda: fit_ridge(FEATURES, IMAGES[:600], 0.0, np.ones(600)), "`l2` must be positive"),
         (lambda: Scaling.fit(FEATURES[:1]), "`features` must have shape"),
         (lambda: fit_sgd(FEATURES, LABELS, [np.arange(64)], Sgd(epochs=1))[0].predict(FEATURES[:, :3]), r"\(S, 64\)"),
         (lambda: average_logits([], [FEATURES]), "`readouts`"),

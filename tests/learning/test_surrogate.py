@@ -183,3 +183,13 @@ def test_a_diverging_loss_is_an_error_that_names_epoch_and_rate() -> None:
 def test_bad_input(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_a_weight_counts_a_sample_as_often() -> None:
+    weights = np.random.default_rng(3).integers(0, 4, len(X))
+    stages = (Stage("polynomial", 5, 0.1),)
+    whole = Training("sgd", "zero", batch_size=10**4)  # one batch: its order does not matter
+    weighted = train(small(), X, Y, stages, whole, seed=1, weights=weights).reservoir.K
+    repeated = train(small(), np.repeat(X, weights, 0), np.repeat(Y, weights), stages, whole, seed=1).reservoir.K
+    np.testing.assert_allclose(weighted, repeated, atol=2e-6)
+    assert np.abs(weighted - train(small(), X, Y, stages, whole, seed=1).reservoir.K).max() > 1e-4

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 LossReport = Callable[[int, float], None]
@@ -35,7 +36,14 @@ def descend(
     return moving, losses.mean()
 
 
-def shares(rows: jax.Array) -> jax.Array:
-    """The weight of every row in a mean over its batch: (batch_size,), zero for a row of -1, which is no sample."""
+def shares(rows: jax.Array, weights: jax.Array | None = None) -> jax.Array:
+    """The weight of every row in a mean over its batch: (batch_size,), zero for a row of -1, which is no sample.
+
+    weights: of the samples (S,), float32, if they do not all weigh the same. A batch in which none weighs anything has
+        a mean of zero.
+    """
     real = (rows >= 0).astype(jnp.float32)
-    return real / real.sum()
+    if weights is None:
+        return real / real.sum()
+    real = real * weights[rows]
+    return real / jnp.maximum(real.sum(), np.finfo(np.float32).tiny)

@@ -35,8 +35,16 @@ class Scaling:
     """(F,)"""
 
     @classmethod
-    def fit(cls, features: NDArray[Any]) -> "Scaling":
-        """The scaling of features (S, F), summed in float64. A deviation below `SMALLEST_DEVIATION` is stored as 1."""
+    def fit(cls, features: NDArray[Any], weights: Array | None = None) -> "Scaling":
+        """The scaling of features (S, F), summed in float64. A deviation below `SMALLEST_DEVIATION` is stored as 1.
+
+        With weights (S,) a row counts as often as it weighs; the denominator is then the sum of the weights.
+        """
+        if weights is not None:
+            share = weights / weights.sum()
+            mean = share @ features
+            deviation = np.sqrt(share @ (features - mean) ** 2)
+            return cls(mean, np.where(deviation >= SMALLEST_DEVIATION, deviation, 1.0))
         if features.ndim != 2 or len(features) < 2:
             raise ValueError(f"Argument `features` must have shape (S, F) with S > 1, but has shape {features.shape}.")
         mean = sum(part.sum(0, dtype=np.float64) for part in _parts(features)) / len(features)

@@ -50,6 +50,7 @@ def train_side_by_side(
     training: Training | None = None,
     *,
     seeds: Sequence[int],
+    weights: NDArray[Any] | None = None,
     report: LossReport = lambda *_: None,
 ) -> list[TrainedProjection]:
     """Trains K of each reservoir by itself; on a GPU several take hardly longer than one.
@@ -60,6 +61,8 @@ def train_side_by_side(
     stages: trained one after the other, each with a new head
     training: `Training()` unless given
     seeds: for every reservoir the seed of its heads and of the order of its batches
+    weights: of the samples in the loss, (S,); all the same unless given. They do not change how surrogate features are
+        standardised at the start of a stage.
     report: called after every epoch, with the mean loss over the reservoirs
 
     Cost: per epoch and reservoir about 4 S D N floating-point operations.
@@ -72,6 +75,7 @@ def train_side_by_side(
     if any((r.n_nodes, r.n_inputs, r.dynamics) != (first.n_nodes, first.n_inputs, first.dynamics) for r in reservoirs):
         raise invalid("reservoirs", "have the same size and dynamics", [r.K.shape for r in reservoirs])
     x, y = jnp.asarray(inputs), jnp.asarray(labels, jnp.int32)
+    share = None if weights is None else jnp.asarray(check_array("weights", weights, (len(inputs),)), jnp.float32)
     K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]
     b = [jnp.asarray(reservoir.b, jnp.float32) for reservoir in reservoirs]
     losses: list[list[float]] = []
@@ -88,7 +92,7 @@ def train_side_by_side(
         moving, fixed = (_stack(parameters), _stack(state)), (_stack(b), _stack(scaling))
         orders = zip(*(batches(len(inputs), training.batch_size, stage.epochs, rng) for rng in rngs), strict=True)
         for rows in orders:
-            moving, loss = _epoch(program, scalars, moving, fixed, x, y, _stack(rows))
+            moving, loss = _epoch(program, scalars, moving, fixed, x, y, share, _stack(rows))
             losses.append(np.atleast_1d(loss).tolist())
             if not np.isfinite(losses[-1]).all():
                 raise FloatingPointError(
@@ -177,29 +181,44 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=REPRODUCIBLE)
 def _epoch(
-    program: _Program, scalars: Any, moving: Any, fixed: Any, x: jax.Array, y: jax.Array, rows: jax.Array
+    program: _Program,
+    scalars: Any,
+    moving: Any,
+    fixed: Any,
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array | None,
+    rows: jax.Array,
 ) -> tuple[Any, jax.Array]:
     """One pass over all batches, for one reservoir or for several side by side; with the mean loss of each.
 
     scalars: learning rate and l2
     moving: parameters and the optimiser's state
     fixed: b (N,), and mean and inverse deviation of psi
+    weights: of the samples, (S,), or None
     rows: (n_batches, batch_size) for one reservoir, (R, n_batches, batch_size) for several
 
     With several, all arrays in `moving` and `fixed` have a first axis of length R too.
     """
-    one = partial(_one_epoch, program, scalars, x, y)
+    one = partial(_one_epoch, program, scalars, x, y, weights)
     return one(moving, fixed, rows) if rows.ndim == 2 else jax.vmap(one)(moving, fixed, rows)
 
 
 def _one_epoch(
-    program: _Program, scalars: Any, x: jax.Array, y: jax.Array, moving: Any, fixed: Any, rows: jax.Array
+    program: _Program,
+    scalars: Any,
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array | None,
+    moving: Any,
+    fixed: Any,
+    rows: jax.Array,
 ) -> tuple[Any, jax.Array]:
     rate, l2 = scalars
     b, (mean, inverse) = fixed
 
     def loss(parameters: Any, rows: jax.Array) -> jax.Array:
-        share = shares(rows)
+        share = shares(rows, weights)
         psi = _surrogate(program, parameters["K"], b, x[rows])
         if program.standardise == "batch":
             centred = psi - share @ psi

@@ -1,6 +1,7 @@
 """The loss of reservoirs under a linear head, and an epoch of its descent as one compiled program.
 
-    loss = mean cross-entropy of head (phi - mean) / deviation + offset,   phi: moments with the noise of M replicas
+    z    = head (phi - mean) / deviation + offset,   phi: moments with the noise of M replicas
+    loss = mean cross-entropy of softmax(z), or mean squared error of z
          + drive_penalty * mean over nodes of max(0, |h| - drive_limit)^2
 
 Every step draws new shot noise for every image, and distorts every image anew. mean and deviation are running averages
@@ -16,6 +17,7 @@ import optax
 from jax import lax
 
 from thermoment._support.compilation import REPRODUCIBLE
+from thermoment.learning.descent import shares
 from thermoment.learning.distortion import distort
 from thermoment.learning.finite_time.lookup import TrainingCurves, noisy_moments
 from thermoment.learning.finite_time.program import Program, Scalars, optimiser
@@ -119,10 +121,15 @@ def epoch(
     y: jax.Array,
     rows: jax.Array,
     key: jax.Array,
+    weights: jax.Array | None = None,
 ) -> tuple[State, jax.Array, jax.Array]:
-    """One pass over the batches `rows` (n_batches, batch_size) of images x (S, D) and labels y (S,); -1 is no image.
+    """One pass over the batches `rows` (n_batches, batch_size) of images x (S, D); a row of -1 is no image.
 
-    fixed: those of K, b and W that are not trained. Gives the new state, the mean loss and the largest drive.
+    y: labels (S,), or targets (S, C) for the squared error
+    fixed: those of K, b and W that are not trained
+    weights: of the images in the loss, (S,); all the same unless given
+
+    Gives the new state, the mean loss and the largest drive.
     """
     descent = optimiser(program, scalars)
 
@@ -138,9 +145,13 @@ def epoch(
         parameters = {**fixed, **trained}
         found = features(program.symmetric, scalars, parameters, node, images, noise)
         z = logits(found.moments, parameters, means)
-        target = scalars.right_label * jax.nn.one_hot(y[rows], z.shape[1], dtype=z.dtype) + scalars.any_label
-        share = (rows >= 0).astype(x.dtype) / (rows >= 0).sum()
-        value = share @ (optax.softmax_cross_entropy(z, target) + found.penalty)
+        if program.loss == "squared":
+            error = ((z - y[rows]) ** 2).mean(axis=1)
+        else:
+            target = scalars.right_label * jax.nn.one_hot(y[rows], z.shape[1], dtype=z.dtype) + scalars.any_label
+            error = optax.softmax_cross_entropy(z, target)
+        share = shares(rows, weights)
+        value = share @ (error + found.penalty)
         return value, (averaged(means, found.moments, share, FORGOTTEN), found.strongest)
 
     def step(carry: Any, following: Any) -> Any:

@@ -5,7 +5,7 @@ learning rates, penalties, strengths of distortion or numbers of replicas compil
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import optax
 from thermoment.learning.distortion import Strengths, strengths
 from thermoment.learning.options import FiniteTime, FiniteTimeOptimiser, Schedule
 
+Loss = Literal["cross-entropy", "squared"]
 MOMENTUM = 0.9
 _DECAYED = ("K", "W", "head")
 _WARM_UP = 0.3
@@ -36,6 +37,7 @@ class Program(NamedTuple):
     """of images that are distorted; None where none are"""
     smoothness: float | None
     """of the elastic field; None where there is none"""
+    loss: Loss = "cross-entropy"
 
 
 class Scalars(NamedTuple):
@@ -62,7 +64,9 @@ class Scalars(NamedTuple):
     distortion: Strengths
 
 
-def program(options: FiniteTime, n_replicas: float, image_shape: tuple[int, ...]) -> Program:
+def program(
+    options: FiniteTime, n_replicas: float, image_shape: tuple[int, ...], loss: Loss = "cross-entropy"
+) -> Program:
     """The program for features of `n_replicas` replicas and inputs that are images of `image_shape`."""
     distortion = options.distortion
     return Program(
@@ -72,11 +76,12 @@ def program(options: FiniteTime, n_replicas: float, image_shape: tuple[int, ...]
         math.isfinite(n_replicas),
         (image_shape[0], image_shape[1]) if distortion.strength else None,
         distortion.smoothness if distortion.elastic else None,
+        loss,
     )
 
 
 def scalars(options: FiniteTime, n_replicas: float, steps: int, n_classes: int) -> Scalars:
-    """The numbers for a training of `steps` steps on `n_classes` classes."""
+    """The numbers for a training of `steps` steps on `n_classes` classes or targets."""
     one, steps = np.float32(1), max(steps, 2)
     start, largest, warm_up = np.float32(options.learning_rate / _RISE), np.float32(options.learning_rate), 0
     if options.schedule == "one-cycle":

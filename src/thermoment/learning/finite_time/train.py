@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.meanfield.engine import check_limits
-from thermoment._support.checks import check_array, check_labels, invalid
+from thermoment._support.checks import check_array, check_choice, check_labels, invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.identity import identity
 from thermoment.learning.batches import batches
+from thermoment.learning.descent import shares
 from thermoment.learning.finite_time import checkpoint as checkpoints
 from thermoment.learning.finite_time.lookup import TrainingCurves, training_curves
 from thermoment.learning.finite_time.loss import (
@@ -33,7 +34,7 @@ from thermoment.learning.finite_time.loss import (
     features,
     shot_noise,
 )
-from thermoment.learning.finite_time.program import Program, Scalars, learning_rate, optimiser, program, scalars
+from thermoment.learning.finite_time.program import Loss, Program, Scalars, learning_rate, optimiser, program, scalars
 from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout, Scaling
 from thermoment.physics import LARGEST_DRIVE
@@ -84,6 +85,7 @@ class _Training(NamedTuple):
     y: jax.Array
     held_out: tuple[NDArray[np.float32], NDArray[np.int32]]
     key: jax.Array
+    weights: jax.Array | None
 
     def epoch(self, state: State, number: int, options: FiniteTime) -> tuple[State, Epoch]:
         """The state after epoch `number`, and its result."""
@@ -91,7 +93,7 @@ class _Training(NamedTuple):
         rows = jnp.asarray(next(batches(len(self.x), options.batch_size, 1, rng)))
         key = jax.random.fold_in(self.key, number)
         state, loss, strongest = epoch(
-            self.program, self.scalars, state, self.fixed, self.node, self.x, self.y, rows, key
+            self.program, self.scalars, state, self.fixed, self.node, self.x, self.y, rows, key, self.weights
         )
         return state, Epoch(float(loss), self.validation(state), float(strongest))
 
@@ -124,10 +126,12 @@ class _Training(NamedTuple):
 def train(
     reservoirs: Sequence[Reservoir],
     inputs: NDArray[Any],
-    labels: NDArray[np.integer[Any]],
+    labels: NDArray[Any],
     protocol: Protocol,
     options: FiniteTime | None = None,
     *,
+    loss: Loss = "cross-entropy",
+    weights: NDArray[Any] | None = None,
     image_shape: tuple[int, ...] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     report: EpochReport = lambda *_: None,
@@ -137,10 +141,12 @@ def train(
     Args:
         reservoirs: all with the same number of inputs D and the same dynamics
         inputs: (S, D)
-        labels: (S,), class numbers from 0
+        labels: (S,), class numbers from 0; for the squared error (S, C), numbers that the head should give
         protocol: how features are read after training: their orders, and where `options` does not say otherwise the
             time and the number of replicas that are trained for
         options: `FiniteTime()` unless given
+        loss: "cross-entropy" of the classes, or "squared": the mean squared error
+        weights: of the images in the loss, (S,), zero or positive; all the same unless given
         image_shape: (H, W) with H * W = D, the shape of the image that a row of the inputs is; needed for distortion
         checkpoint: a file to which the state is written about every ten seconds. If it holds a state of the same
             training, the training goes on from there and ends with the same bits; if it holds one of another, it is
@@ -150,17 +156,18 @@ def train(
     Cost: on 2 cores about 35 us an epoch for every image and reservoir of 256 nodes.
     """
     options = options or FiniteTime()
-    x, y = _checked(reservoirs, inputs, labels, options, image_shape or np.shape(inputs)[1:])
+    x, y = _checked(reservoirs, inputs, labels, options, image_shape or np.shape(inputs)[1:], loss)
+    share = None if weights is None else _weights(weights, len(x), options)
     n_train = len(x) - options.validation
     dynamics = reservoirs[0].dynamics if options.kT is None else replace(reservoirs[0].dynamics, kT=options.kT)
     t_final = protocol.t_final if options.t_final is None else options.t_final
     n_replicas = protocol.n_replicas if options.n_replicas is None else options.n_replicas
     check_limits(dynamics, options.drive_limit, protocol.clip)
     node = training_curves(dynamics, t_final, protocol.orders)
-    shape, n_classes = tuple(image_shape or x.shape[1:]), int(y.max()) + 1
+    shape, n_classes = tuple(image_shape or x.shape[1:]), y.shape[1] if loss == "squared" else int(y.max()) + 1
     trained, fixed = _parameters(reservoirs, options, node.n_orders, n_classes)
     training = _Training(
-        program(options, n_replicas, shape),
+        program(options, n_replicas, shape, loss),
         scalars(options, n_replicas, options.epochs * -(-n_train // options.batch_size), n_classes),
         node,
         fixed,
@@ -168,10 +175,11 @@ def train(
         jnp.asarray(y[:n_train]),
         (x[n_train:], y[n_train:]),
         _key(options.seed),
+        None if share is None else jnp.asarray(share),
     )
     arrays = [array for reservoir in reservoirs for array in (reservoir.W, reservoir.K, reservoir.b)]
     facts = options, shape, dynamics, [n_replicas, t_final, protocol.orders]
-    mine = identity(VERSION, *facts, *arrays, x, y)
+    mine = identity(VERSION, *facts, *arrays, x, y, *([] if share is None else [share]))
     state, entries = checkpoints.resume(checkpoint, _start(training, trained), mine)
     history = [Epoch(*entry) for entry in entries]
     saved, latest = len(history), time.monotonic()
@@ -193,20 +201,39 @@ def _checked(
     labels: NDArray[Any],
     options: FiniteTime,
     image_shape: tuple[int, ...],
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    loss: Loss,
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
     """Inputs and labels; arguments that do not fit each other are refused."""
+    check_choice("loss", loss, get_args(Loss))
     if not reservoirs:
         raise invalid("reservoirs", "hold at least one", "empty")
     first = reservoirs[0]
     if any((r.n_inputs, r.dynamics) != (first.n_inputs, first.dynamics) for r in reservoirs):
         raise invalid("reservoirs", "have the same inputs and dynamics", [(r.n_inputs, r.dynamics) for r in reservoirs])
     x = check_array("inputs", inputs, ("S", first.n_inputs)).astype(np.float32)
-    y = check_labels("labels", labels, len(x)).astype(np.int32)
+    if loss == "squared":
+        y = check_array("labels", labels, (len(x), "C")).astype(np.float32)
+    else:
+        y = check_labels("labels", labels, len(x)).astype(np.int32)
+    if options.validation and loss == "squared":
+        raise invalid(
+            "validation", "be 0 for the squared error: it counts images that are classified right", options.validation
+        )
     if options.validation >= len(x):
         raise invalid("validation", f"leave some of the {len(x)} images to train on", options.validation)
     if math.prod(image_shape) != x.shape[1] or (options.distortion.strength and len(image_shape) != 2):
         raise invalid("image_shape", f"be the height and width of images of {x.shape[1]} pixels", image_shape)
     return x, y
+
+
+def _weights(weights: NDArray[Any], n_samples: int, options: FiniteTime) -> NDArray[np.float32]:
+    """The weights of the images, if the loss can take them."""
+    found = check_array("weights", weights, (n_samples,)).astype(np.float32)
+    if options.validation:
+        raise invalid("validation", "be 0 where images have weights", options.validation)
+    if found.min() < 0 or not found[:_FIRST_IMAGES].any():
+        raise invalid("weights", f"be zero or positive, and not all zero in the first {_FIRST_IMAGES}", found)
+    return found
 
 
 def _key(seed: int) -> jax.Array:
@@ -245,7 +272,10 @@ def _start(training: _Training, trained: dict[str, Any]) -> State:
     noise = shot_noise(training.node, parameters, len(few), training.key) if training.program.noisy else None
     found = _features(training.program.symmetric, training.scalars, parameters, training.node, few, noise)
     nothing = jnp.zeros((training.node.n_orders, len(parameters["K"])), jnp.float32)
-    share = jnp.full(len(few), 1 / len(few), jnp.float32)
+    if training.weights is None:
+        share = jnp.full(len(few), 1 / len(few), jnp.float32)
+    else:
+        share = shares(jnp.arange(len(few)), training.weights)
     means = averaged(RunningMeans(nothing, nothing), found.moments, share, 1.0)
     return State(trained, optimiser(training.program, training.scalars).init(trained), means)
 
