@@ -1,4 +1,4 @@
-"""Estimators, with their defaults but for breast cancer, on scikit-learn's data sets, beside logistic regression on the same folds."""
+"""Estimators on data sets of scikit-learn, beside logistic regression on the same folds."""
 
 import re
 from pathlib import Path
