@@ -31,7 +31,7 @@ ROWS = 64
 CLUSTER = 2
 """Multiprocessors that share W as it comes, in the kernel for more than `WIDTH` nodes."""
 _LARGEST_STATE = 6e4
-"""Half precision, in which W x is multiplied, ends at 65504. States are kept below this, which leaves room for rounding."""
+"""States are kept below this: half precision, in which W x is multiplied, ends at 65504."""
 # A launch covers at most _ROUNDS tiles for each tile that the GPU works on at a time, fewer if tiles times steps would
 # exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches. A
 # step of more nodes counts as many as there are blocks of columns.
@@ -84,7 +84,7 @@ _PATHS = {
     "mma": _Path("langevin", ("-DW_IN_SHARED",), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
     "mma, W in global memory": _Path("langevin", (), _X_BYTES + _WORKSPACE_BYTES),
 }
-_WIDE = _Path("wide", ("-DHOPPER",), _STAGES_BYTES + _X_BYTES + _WORKSPACE_BYTES, _THREADS + 128)
+_WIDE = _Path("wide", ("-DHOPPER", f"-DCLUSTER={CLUSTER}"), _STAGES_BYTES + _X_BYTES + _WORKSPACE_BYTES, _THREADS + 128)
 
 
 @dataclass(frozen=True)
@@ -180,10 +180,9 @@ class _Job:
     def of(cls, task: Task, product: str, device: int) -> "_Job":
         columns = math.ceil(task.n_nodes / WIDTH)
         mu_dt, *_ = task.step.uniform()
-        W, clip = mu_dt * task.W, min(task.protocol.clip, _LARGEST_STATE)
-        power = power_of_two(W, clip)
-        W *= 2.0**power
-        packed = pack(W, product) if columns == 1 else pack_wide(W)
+        clip = min(task.protocol.clip, _LARGEST_STATE)
+        power = power_of_two(task.W, mu_dt, clip)
+        packed = pack(task.W, mu_dt * 2.0**power, product) if columns == 1 else pack_wide(task.W, mu_dt * 2.0**power)
         with cupy.cuda.Device(device):
             on_device = cupy.asarray(packed)
         return cls(task, _PATHS[product] if columns == 1 else _WIDE, device, columns, clip, power, on_device)

@@ -1,9 +1,15 @@
-"""How W and the nodes are laid out for the kernels of the cuda engine: W in half precision, scaled, swizzled, padded."""
+"""How W and the nodes are laid out for the kernels of the cuda engine: W in half precision, scaled and swizzled."""
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from thermoment._engines.task import Array
+from thermoment._support.threads import cores
 
 WIDTH = 256
 """Columns of a tile that one multiprocessor holds. More nodes are several such blocks of columns."""
@@ -25,21 +31,28 @@ def node_of_column(columns: int = 1) -> NDArray[np.intp]:
     return 16 * (j // 2) + 4 * c + 2 * (j % 2) + e
 
 
-def power_of_two(W: NDArray[np.float64], clip: float) -> int:
-    """The largest p for which no sum over j of 2^p W_ij x_j, with |x_j| <= clip, exceeds `LARGEST_SUM`.
+def power_of_two(W: Array, factor: float, clip: float) -> int:
+    """The largest p for which no sum over j of 2^p factor W_ij x_j, with |x_j| <= clip, exceeds `LARGEST_SUM`.
 
     No sum is of more than `CHUNK` blocks of columns.
     """
-    together = np.abs(W)
-    if len(W) > CHUNK * K_BLOCK:
-        together = np.sort(np.add.reduceat(together, range(0, len(W), K_BLOCK), axis=1), axis=1)[:, -CHUNK:]
-    largest = max(clip, 1.0) * float(together.sum(axis=1).max())
-    return int(np.clip(math.floor(math.log2(LARGEST_SUM / largest)), -100, 100)) if largest else 0
+
+    def largest(rows: slice) -> float:
+        together = np.abs(factor * W[rows])
+        if len(W) > CHUNK * K_BLOCK:
+            together = np.sort(np.add.reduceat(together, range(0, len(W), K_BLOCK), axis=1), axis=1)[:, -CHUNK:]
+        return float(together.sum(axis=1).max())
+
+    most = max(clip, 1.0) * max(_in_threads(largest, len(W)))
+    return int(np.clip(math.floor(math.log2(LARGEST_SUM / most)), -100, 100)) if most else 0
 
 
-def pack(W: NDArray[np.float64], product: str) -> NDArray[np.uint16]:
-    """W in half precision, as the product reads it: described in product_wgmma.cuh and product_mma.cuh."""
-    by_column = _by_column(W, 1)
+def pack(W: Array, factor: float, product: str) -> NDArray[np.uint16]:
+    """factor W in half precision, as the product reads it: described in product_wgmma.cuh and product_mma.cuh."""
+    node = node_of_column()
+    padded = np.zeros((WIDTH, WIDTH))
+    padded[: len(W), : len(W)] = factor * W
+    by_column = padded[np.ix_(node, node)].astype(np.float16).view(np.uint16)
     if product == "wgmma":
         rows = by_column.reshape(WIDTH, 4, 8, 8).transpose(1, 0, 2, 3)
         n = np.arange(WIDTH)[:, None]
@@ -51,19 +64,28 @@ def pack(W: NDArray[np.float64], product: str) -> NDArray[np.uint16]:
     return np.ascontiguousarray(np.moveaxis(by_column[n, k], -1, 2))
 
 
-def pack_wide(W: NDArray[np.float64]) -> NDArray[np.uint16]:
-    """W in half precision, as the kernel for more nodes reads it: (blocks of columns, blocks of k, WIDTH, 8, 8)."""
+def pack_wide(W: Array, factor: float) -> NDArray[np.uint16]:
+    """factor W in half precision, as pipe.cuh has it: (blocks of columns, blocks of k, WIDTH, 8 chunks, 8)."""
     columns, k_blocks = math.ceil(len(W) / WIDTH), math.ceil(len(W) / K_BLOCK)
-    rows = _by_column(W, columns)[:, : k_blocks * K_BLOCK].reshape(columns, WIDTH, k_blocks, 8, 8)
     packed = np.empty((columns, k_blocks, WIDTH, 8, 8), np.uint16)
-    for n in range(8):  # a chunk's place depends on its row modulo 8
-        packed[:, :, n::8] = rows[:, n::8, :, np.arange(8) ^ n].transpose(0, 2, 1, 3, 4)
+    node, width = node_of_column(), k_blocks * K_BLOCK
+
+    def block(nodes: slice) -> None:
+        padded = np.zeros((WIDTH, width), np.float16)
+        padded[: nodes.stop - nodes.start, : len(W)] = factor * W[nodes]
+        order = node_of_column(columns)[:width]
+        rows = padded[np.ix_(node, order)].view(np.uint16).reshape(WIDTH, k_blocks, 8, 8)
+        for n in range(8):  # a chunk's place depends on its row modulo 8
+            packed[nodes.start // WIDTH, :, n::8] = rows[n::8, :, np.arange(8) ^ n].transpose(1, 0, 2, 3)
+
+    _in_threads(block, len(W))
     return packed
 
 
-def _by_column(W: NDArray[np.float64], columns: int) -> NDArray[np.uint16]:
-    """W in half precision in the order of the columns, padded: (columns * WIDTH, columns * WIDTH)."""
-    padded = np.zeros((columns * WIDTH, columns * WIDTH), np.float16)
-    padded[: len(W), : len(W)] = W
-    node = node_of_column(columns)
-    return padded.view(np.uint16)[np.ix_(node, node)]
+def _in_threads(work: Callable[[slice], Any], n_nodes: int) -> list[Any]:
+    """`work` of every block of `WIDTH` nodes. With many nodes it is the converting of W that takes time."""
+    blocks = [slice(first, min(first + WIDTH, n_nodes)) for first in range(0, n_nodes, WIDTH)]
+    if len(blocks) == 1:
+        return [work(blocks[0])]
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(work, blocks))

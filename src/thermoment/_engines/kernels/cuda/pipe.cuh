@@ -2,12 +2,12 @@
 //
 // A stage is a block of 64 k: of W for the multiprocessor's columns, and of x for its rows. A row of a block is the 128 bytes of
 // one column of the result, or of one replica, swizzled: its 16-byte chunk i lies at i ^ (row % 8). Every multiprocessor of a
-// cluster reads its share of W and the copy engine hands it to all of them.
+// cluster reads its share of W and the copy engine hands it to all of them. CLUSTER is how many these are.
 
 #define SUMS4(i) "+r"(sums[i]), "+r"(sums[i + 1]), "+r"(sums[i + 2]), "+r"(sums[i + 3])
 #define SUMS16(i) SUMS4(i), SUMS4(i + 4), SUMS4(i + 8), SUMS4(i + 12)
 
-constexpr int CLUSTER = 2, STAGES = 3;
+constexpr int STAGES = 3;
 constexpr u32 PIECE = ROWS * 128, X_STAGE = TILES * PIECE, W_STAGE = WIDTH * 128;
 // Shared memory, in bytes.
 constexpr u32 W_STAGES = 0, OWN_X = W_STAGES + STAGES * W_STAGE, X_STAGES = OWN_X + 4 * X_STAGE;
@@ -24,15 +24,16 @@ struct Stage {
 
 // The barriers of the stages: data is there, and room is there, in this multiprocessor and the others of its cluster.
 struct Pipe {
-    u32 data, room;  // addresses of the first of STAGES barriers each
+    u32 data, room, written;  // addresses; data and room are the first of STAGES barriers
 
-    __device__ explicit Pipe(u32 barriers) : data(barriers), room(barriers + 8 * STAGES) {}
+    __device__ explicit Pipe(u32 barriers) : data(barriers), room(barriers + 8 * STAGES), written(room + 8 * STAGES) {}
 
     __device__ void create() const {
         for (int i = 0; i < STAGES; ++i) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(data + 8 * i) : "memory");
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(room + 8 * i), "r"(2 * TILES * CLUSTER) : "memory");
         }
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(written), "r"(2 * TILES) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 
@@ -41,7 +42,7 @@ struct Pipe {
 
     __device__ static __forceinline__ void wait(u32 barrier, u32 parity) {
         u32 done;
-        do asm volatile("{.reg .pred done; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;"
+        do asm volatile("{.reg .pred done; mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;"
                         "selp.u32 %0, 1, 0, done;}"
                         : "=r"(done)
                         : "r"(barrier), "r"(parity)
@@ -49,12 +50,18 @@ struct Pipe {
         while (!done);
     }
 
+    // A group has written its x for all to see.
+    __device__ __forceinline__ void say_written() const {
+        if (threadIdx.x % 128 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(written) : "memory");
+    }
+    __device__ __forceinline__ void wait_for_written(u32 n) const { wait(written, n & 1); }
+
     // A group has read a stage: one of its threads says so to each multiprocessor of the cluster.
     __device__ __forceinline__ void give_back(u32 number) const {
         const u32 rank = threadIdx.x % 128;
         if (rank < CLUSTER)
             asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
-                         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(room + 8 * number),
+                         "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(room + 8 * number),
                          "r"(rank)
                          : "memory");
     }
@@ -77,6 +84,13 @@ struct Pipe {
                      "r"(X_STAGE), "r"(data + 8 * stage.number)
                      : "memory");
     }
+
+    // The multiprocessor's own x, from where the groups wrote it. Returns when it is there.
+    __device__ __forceinline__ void store_x(unsigned char* to) const {
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(data - BARRIERS + OWN_X), "r"(4 * X_STAGE)
+                     : "memory");
+        asm volatile("cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;\n fence.proxy.async;" ::: "memory");
+    }
 };
 
 // Waits until a count that others raise has come to `least`, and lets the copy engine read what they wrote before.
@@ -98,10 +112,6 @@ __device__ __forceinline__ void store_matrices(u32 to, const u32 (&v)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]),
                  "r"(v[3])
                  : "memory");
-}
-
-__device__ __forceinline__ void store_bulk(unsigned char* to, u32 from, u32 bytes) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
 }
 
 // Address, 1024 bytes between groups of eight rows, swizzle of 128 bytes.

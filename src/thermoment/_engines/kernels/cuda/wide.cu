@@ -9,14 +9,14 @@ constexpr int CHAINS = 2;  // calls of Philox that a thread has under way side b
 #include "pipe.cuh"
 
 constexpr int PARTS = COLUMNS / 16;  // of the own step, a call of own_part each
-constexpr int LOADER = THREADS;      // the first thread of a warp that brings W and x
+constexpr int LOADER = THREADS, PUBLISHER = THREADS + 32;  // threads that bring W and x, and that take x out
 constexpr int CHUNK = 8;             // blocks of k that are added up in half precision
 
 // What the host asks for beside the task.
 struct Network {
     const unsigned char* W;   // (column blocks, blocks of k, WIDTH, 128 bytes)
     unsigned char* x;         // (rows, 2, column blocks * 4, TILES, ROWS, 128 bytes): x in half precision, of every other step
-    u32* published;           // (rows, 32): how many groups of the row have published x so far, a line of the cache each
+    u32* published;           // (rows, 32): how many times x was shown by one of the row, a line of the cache each
     int columns, k_blocks;    // column blocks of WIDTH; blocks of 64 k that hold nodes
 };
 
@@ -29,55 +29,41 @@ struct Standing {
 // mu dt W x, in sums of CHUNK blocks of k, in half precision. The first blocks of k are this multiprocessor's own columns, whose x
 // it has in shared memory; then come those of the others in turn.
 struct StreamedProduct {
-    Stage stage;            // the next to be multiplied
-    u32 own_x, row_address, first_chunk;
+    Stage stage;                   // the next to be multiplied
+    u32 row_address, first_chunk;  // where this lane's row of the group's x is, and where its first chunk is in it
     u64 x_descriptor, w_descriptor;
     int own_blocks;
     u32 sums[COLUMNS / 4];
 
     __device__ StreamedProduct(u32 shared, const Place& at, const Standing& in, const Network& network)
-        : own_x(shared + OWN_X + at.tile * 4 * PIECE), own_blocks(min(4, network.k_blocks - 4 * in.column)) {
-        x_descriptor = descriptor(shared + X_STAGES + at.tile * PIECE);
+        : own_blocks(min(4, network.k_blocks - 4 * in.column)) {
+        x_descriptor = descriptor(shared + OWN_X + at.tile * PIECE);
         w_descriptor = descriptor(shared + W_STAGES + at.group_column * 128);
         const int row = 16 * at.warp + at.lane % 16;
-        row_address = own_x + (at.group_column / 64 * ROWS + row) * 128;
+        row_address = shared + OWN_X + at.group_column / 64 * X_STAGE + at.tile * PIECE + row * 128;
         first_chunk = (at.lane / 16 ^ row % 8) << 4;
     }
 
-    // Shows x to the other group of the tile, and begins to show it to the other multiprocessors of the row.
-    __device__ __forceinline__ void show(const State& x, u32& largest, const Place& at, unsigned char* to) {
+    // Shows x to the other group of the tile, and has it shown to the other multiprocessors of the row.
+    __device__ __forceinline__ void show(const State& x, u32& largest, const Place& at, const Pipe& pipe) {
         wait_for_other(READ, at.group);
 #pragma unroll
         for (int k = 0; k < COLUMNS / 16; ++k) {
             u32 v[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) v[i] = rounded(x, 4 * k + i, largest);
-            store_matrices(row_address + k / 4 * PIECE + (first_chunk ^ k % 4 * 32), v);
+            store_matrices(row_address + k / 4 * X_STAGE + (first_chunk ^ k % 4 * 32), v);
         }
         show_to_async_proxy();
         say_to_other(WRITTEN, at.group);
         wait_for_other(WRITTEN, at.group);
-        if (threadIdx.x % 128 == 0) {
-            const u32 from = own_x + at.group_column / 64 * PIECE;
-            store_bulk(to, from, PIECE);
-            store_bulk(to + TILES * PIECE, from + PIECE, PIECE);
-            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-        }
-    }
-
-    // Says that the x that `show` began to show is there for all to read.
-    __device__ __forceinline__ void shown(u32* published) {
-        if (threadIdx.x % 128 == 0) {
-            asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-            asm volatile("fence.proxy.async;" ::: "memory");
-            asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(published) : "memory");
-        }
+        pipe.say_written();
     }
 
     // Starts the product with block number i of k in the order of this multiprocessor, and gives back the stage before.
     __device__ __forceinline__ void multiply_block(const Pipe& pipe, int i) {
         pipe.wait_for_data(stage);
-        const u64 a = i < own_blocks ? descriptor(own_x + i * PIECE) : x_descriptor + stage.number * (X_STAGE >> 4);
+        const u64 a = x_descriptor + (i < own_blocks ? i : 4 + stage.number) * (X_STAGE >> 4);
         const u64 b = w_descriptor + stage.number * (W_STAGE >> 4);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
@@ -115,10 +101,22 @@ __device__ void load(const Pipe& pipe, const Standing& in, const Network& networ
             pipe.expect(stage, own ? W_STAGE : W_STAGE + X_STAGE);
             pipe.load_W(stage, W + (u64)k * W_STAGE, in.rank);
             if (own) continue;
-            if (!all_shown) wait_until(network.published + 32 * in.row, 4 * network.columns * (n + 1));
+            if (!all_shown) wait_until(network.published + 32 * in.row, network.columns * (n + 1));
             all_shown = true;
             pipe.load_x(stage, x + (n & 1) * half + (u64)k * X_STAGE);
         }
+    }
+}
+
+// Shows every x that the groups have written to the other multiprocessors of the row. One thread does it. The groups write the
+// next x only when those of the others have come, and then this one is out too.
+__device__ void publish(const Pipe& pipe, const Standing& in, const Network& network, u32 n_steps) {
+    const u64 half = (u64)network.columns * 4 * X_STAGE;
+    unsigned char* const to = network.x + in.row * 2 * half + (u64)4 * in.column * X_STAGE;
+    for (u32 n = 0; n < n_steps; ++n) {
+        pipe.wait_for_written(n);
+        pipe.store_x(to + (n & 1) * half);
+        asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(network.published + 32 * in.row) : "memory");
     }
 }
 
@@ -137,11 +135,6 @@ __device__ __forceinline__ void compute(unsigned char* memory, u32 shared, const
     float* const drive = (float*)(memory + DRIVE) + at.group * 5 * COLUMNS;
     float* const scratch = drive + COLUMNS;
     const int width = network.columns * WIDTH;
-    const u64 half = (u64)network.columns * 4 * X_STAGE;
-    unsigned char* const own_pieces =
-        network.x + in.row * 2 * half + (u64)(4 * in.column + at.group_column / 64) * X_STAGE + at.tile * PIECE;
-    u32* const published = network.published + 32 * in.row;
-    u32 shows = 0;
     say_to_other(READ, at.group);
 
 #pragma unroll 1
@@ -167,23 +160,21 @@ __device__ __forceinline__ void compute(unsigned char* memory, u32 shared, const
 #ifdef CLIP
             beyond += clip_and_count(x, at, task, first_replica, in.column * WIDTH);
 #endif
-            product.show(x, largest, at, own_pieces + (shows++ & 1) * half);
+            product.show(x, largest, at, pipe);
             const Uniform uniform = uniform_part(task.keys, n, id);
             const u32 place = step_place(first_place, uniform);
 #pragma unroll
             for (int part = 0; part < PARTS; ++part) {
-                if (part < network.k_blocks) product.multiply_block(pipe, part);
+                if (part % 2 == 0) product.multiply_block(pipe, part / 2);
                 own_part(x, at, task, drive, uniform, place, part);
-                if (part == 0) product.shown(published);
+            }
+#pragma unroll 1
+            for (int i = PARTS / 2; i < network.k_blocks; ++i) {
+                if (i % CHUNK == 0) product.add_to(x, task.unit, pipe);
+                product.multiply_block(pipe, i);
             }
             product.add_to(x, task.unit, pipe);
             say_to_other(READ, at.group);
-#pragma unroll 1
-            for (int first = PARTS; first < network.k_blocks; first += CHUNK) {
-#pragma unroll 1
-                for (int i = first; i < min(first + CHUNK, network.k_blocks); ++i) product.multiply_block(pipe, i);
-                product.add_to(x, task.unit, pipe);
-            }
         }
 #ifdef CLIP
         beyond += clip_and_count(x, at, task, first_replica, in.column * WIDTH);
@@ -210,6 +201,7 @@ extern "C" __global__ __launch_bounds__(THREADS + 128, 1) __cluster_dims__(CLUST
     in.row = blockIdx.x / CLUSTER / network.columns * CLUSTER + in.rank;
     in.rows = gridDim.x / network.columns;
     if (threadIdx.x == 0) pipe.create();
+    __syncwarp();
     meet_cluster();
 
     const int n_tiles = task.n_samples * task.blocks;
@@ -217,9 +209,10 @@ extern "C" __global__ __launch_bounds__(THREADS + 128, 1) __cluster_dims__(CLUST
     if (threadIdx.x >= LOADER) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         if (threadIdx.x == LOADER) load(pipe, in, network, rounds * task.n_steps);
+        if (threadIdx.x == PUBLISHER) publish(pipe, in, network, rounds * task.n_steps);
         __syncwarp();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 120;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
         compute(memory, shared, pipe, in, task, network, rounds, n_tiles);
     }
     meet_cluster();
