@@ -1,15 +1,12 @@
 """How W and the nodes are laid out for the kernels of the cuda engine: W in half precision, scaled and swizzled."""
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.task import Array
-from thermoment._support.threads import cores
+from thermoment._support.threads import in_blocks
 
 WIDTH = 256
 """Columns of a tile that one multiprocessor holds. More nodes are several such blocks of columns."""
@@ -43,7 +40,7 @@ def power_of_two(W: Array, factor: float, clip: float) -> int:
             together = np.sort(np.add.reduceat(together, range(0, len(W), K_BLOCK), axis=1), axis=1)[:, -CHUNK:]
         return float(together.sum(axis=1).max())
 
-    most = max(clip, 1.0) * max(_in_threads(largest, len(W)))
+    most = max(clip, 1.0) * max(in_blocks(largest, len(W), WIDTH))
     return int(np.clip(math.floor(math.log2(LARGEST_SUM / most)), -100, 100)) if most else 0
 
 
@@ -78,14 +75,5 @@ def pack_wide(W: Array, factor: float) -> NDArray[np.uint16]:
         for n in range(8):  # a chunk's place depends on its row modulo 8
             packed[nodes.start // WIDTH, :, n::8] = rows[n::8, :, np.arange(8) ^ n].transpose(1, 0, 2, 3)
 
-    _in_threads(block, len(W))
+    in_blocks(block, len(W), WIDTH)
     return packed
-
-
-def _in_threads(work: Callable[[slice], Any], n_nodes: int) -> list[Any]:
-    """`work` of every block of `WIDTH` nodes. With many nodes it is the converting of W that takes time."""
-    blocks = [slice(first, min(first + WIDTH, n_nodes)) for first in range(0, n_nodes, WIDTH)]
-    if len(blocks) == 1:
-        return [work(blocks[0])]
-    with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(work, blocks))
