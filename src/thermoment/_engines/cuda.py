@@ -67,7 +67,7 @@ _W_BYTES = WIDTH * WIDTH * 2
 _THREADS = _TILES * 256
 # The stages of pipe.cuh: blocks of 64 columns of W and x, with their barriers.
 _X_STAGE = _TILES * ROWS * K_BLOCK * 2
-_STAGES_BYTES = 3 * (WIDTH * K_BLOCK * 2 + _X_STAGE) + 64
+_STAGES_BYTES = 4 * (WIDTH * K_BLOCK * 2 + _X_STAGE) + 128
 
 
 class _Path(NamedTuple):
@@ -84,7 +84,7 @@ _PATHS = {
     "mma": _Path("langevin", ("-DW_IN_SHARED",), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
     "mma, W in global memory": _Path("langevin", (), _X_BYTES + _WORKSPACE_BYTES),
 }
-_WIDE = _Path("wide", ("-DHOPPER", f"-DCLUSTER={CLUSTER}"), _STAGES_BYTES + _X_BYTES + _WORKSPACE_BYTES, _THREADS + 128)
+_WIDE = _Path("wide", ("-DHOPPER", f"-DCLUSTER={CLUSTER}"), _STAGES_BYTES + _WORKSPACE_BYTES, _THREADS + 128)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@
 #define SUMS4(i) "+r"(sums[i]), "+r"(sums[i + 1]), "+r"(sums[i + 2]), "+r"(sums[i + 3])
 #define SUMS16(i) SUMS4(i), SUMS4(i + 4), SUMS4(i + 8), SUMS4(i + 12)
 
-constexpr int STAGES = 3;
+constexpr int STAGES = 4;
 constexpr u32 PIECE = ROWS * 128, X_STAGE = TILES * PIECE, W_STAGE = WIDTH * 128;
 // Shared memory, in bytes.
-constexpr u32 W_STAGES = 0, OWN_X = W_STAGES + STAGES * W_STAGE, X_STAGES = OWN_X + 4 * X_STAGE;
+constexpr u32 W_STAGES = 0, X_STAGES = W_STAGES + STAGES * W_STAGE;
 constexpr u32 DRIVE = X_STAGES + STAGES * X_STAGE, BARRIERS = DRIVE + TILES * 2 * 5 * COLUMNS * 4;
 
 // A place in the ring of stages. `parity` is that of the times the ring has gone round.
@@ -85,10 +85,13 @@ struct Pipe {
                      : "memory");
     }
 
-    // The multiprocessor's own x, from where the groups wrote it. Returns when it is there.
-    __device__ __forceinline__ void store_x(unsigned char* to) const {
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(data - BARRIERS + OWN_X), "r"(4 * X_STAGE)
+    // A block of the multiprocessor's own x, from the stage that the groups wrote it to.
+    __device__ __forceinline__ void store_x(unsigned char* to, u32 number) const {
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                     "r"(data - BARRIERS + X_STAGES + number * X_STAGE), "r"(X_STAGE)
                      : "memory");
+    }
+    __device__ static __forceinline__ void wait_for_stores() {
         asm volatile("cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;\n fence.proxy.async;" ::: "memory");
     }
 };

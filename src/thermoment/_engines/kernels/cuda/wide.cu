@@ -27,20 +27,20 @@ struct Standing {
 };
 
 // mu dt W x, in sums of CHUNK blocks of k, in half precision. The first blocks of k are this multiprocessor's own columns, whose x
-// it has in shared memory; then come those of the others in turn.
+// the groups write into the stages themselves; then come those of the others in turn.
 struct StreamedProduct {
     Stage stage;                   // the next to be multiplied
-    u32 row_address, first_chunk;  // where this lane's row of the group's x is, and where its first chunk is in it
+    u32 row_address, first_chunk;  // where this lane's row of x is in the first stage, and where its first chunk is in it
     u64 x_descriptor, w_descriptor;
     int own_blocks;
     u32 sums[COLUMNS / 4];
 
     __device__ StreamedProduct(u32 shared, const Place& at, const Standing& in, const Network& network)
         : own_blocks(min(4, network.k_blocks - 4 * in.column)) {
-        x_descriptor = descriptor(shared + OWN_X + at.tile * PIECE);
+        x_descriptor = descriptor(shared + X_STAGES + at.tile * PIECE);
         w_descriptor = descriptor(shared + W_STAGES + at.group_column * 128);
         const int row = 16 * at.warp + at.lane % 16;
-        row_address = shared + OWN_X + at.group_column / 64 * X_STAGE + at.tile * PIECE + row * 128;
+        row_address = shared + X_STAGES + at.tile * PIECE + row * 128;
         first_chunk = (at.lane / 16 ^ row % 8) << 4;
     }
 
@@ -52,7 +52,9 @@ struct StreamedProduct {
             u32 v[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) v[i] = rounded(x, 4 * k + i, largest);
-            store_matrices(row_address + k / 4 * X_STAGE + (first_chunk ^ k % 4 * 32), v);
+            const int block = at.group_column / 64 + k / 4;
+            const u32 to = row_address + (stage.number + block) % STAGES * X_STAGE + (first_chunk ^ k % 4 * 32);
+            if (block < own_blocks) store_matrices(to, v);
         }
         show_to_async_proxy();
         say_to_other(WRITTEN, at.group);
@@ -63,7 +65,7 @@ struct StreamedProduct {
     // Starts the product with block number i of k in the order of this multiprocessor, and gives back the stage before.
     __device__ __forceinline__ void multiply_block(const Pipe& pipe, int i) {
         pipe.wait_for_data(stage);
-        const u64 a = x_descriptor + (i < own_blocks ? i : 4 + stage.number) * (X_STAGE >> 4);
+        const u64 a = x_descriptor + stage.number * (X_STAGE >> 4);
         const u64 b = w_descriptor + stage.number * (W_STAGE >> 4);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
@@ -113,9 +115,13 @@ __device__ void load(const Pipe& pipe, const Standing& in, const Network& networ
 __device__ void publish(const Pipe& pipe, const Standing& in, const Network& network, u32 n_steps) {
     const u64 half = (u64)network.columns * 4 * X_STAGE;
     unsigned char* const to = network.x + in.row * 2 * half + (u64)4 * in.column * X_STAGE;
+    const int own_blocks = min(4, network.k_blocks - 4 * in.column);
+    Stage stage;
     for (u32 n = 0; n < n_steps; ++n) {
         pipe.wait_for_written(n);
-        pipe.store_x(to + (n & 1) * half);
+        for (int i = 0; i < own_blocks; ++i) pipe.store_x(to + (n & 1) * half + i * X_STAGE, (stage.number + i) % STAGES);
+        pipe.wait_for_stores();
+        stage.number = (stage.number + network.k_blocks) % STAGES;
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(network.published + 32 * in.row) : "memory");
     }
 }
