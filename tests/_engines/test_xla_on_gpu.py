@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,6 +10,9 @@ import thermoment as tm
 from support.conformance import bits
 from thermoment._engines import xla
 from thermoment._engines.task import Task
+
+if jax.default_backend() != "cpu":
+    pytest.skip("tests/_engines/test_conformance.py does it on the GPU itself", allow_module_level=True)
 
 INPUTS = np.random.default_rng(5).random((2, 3))
 IDS = np.array([2**63 + 2**40 + 3, 7], np.uint64)
