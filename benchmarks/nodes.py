@@ -33,7 +33,7 @@ NODES = (64, 128, 256, 512, 1024, 2048, 4096)
 CONTESTANTS = ("cuda", "xla", "JAX loop", "PyTorch compiled, TF32")
 PRODUCT = "half-precision product alone"
 # Node-steps in a round: some seconds.
-WORK = {"cuda": 4e11, "xla": 1.5e11, "JAX loop": 7e10, "PyTorch compiled, TF32": 7e10}
+WORK = {"cuda": 4e11, "xla": 1e11, "JAX loop": 5e10, "PyTorch compiled, TF32": 5e10}
 
 
 def sample_count(name: str) -> int:
