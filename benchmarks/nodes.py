@@ -4,7 +4,8 @@
 
 Every number of nodes is a process of its own, in which all contestants first show that they compute the right moments
 (agreement.py) and then run in turn, from drives to moments. The product alone is by the vendor's library, in half
-precision, rows of replicas times W: no engine that multiplies in half precision can be faster.
+precision, rows of replicas times W: no engine that multiplies in half precision can be faster. Sizes that the file has
+and that are not asked for stay in it.
 """
 
 import argparse
@@ -118,18 +119,20 @@ def main() -> None:
     machine = describe("torch", "cupy-cuda13x", checkout=HERE)
     if options.commit:
         machine["commit"] = options.commit
-    sizes: list[dict[str, Any]] = []
+    before = json.loads(options.out.read_text())["sizes"] if options.out and options.out.exists() else []
+    sizes: dict[int, dict[str, Any]] = {row["nodes"]: row for row in before}
     for nodes in options.nodes:
         command = [sys.executable, __file__, "--one", "--rounds", str(options.rounds)]
         done = subprocess.run(command, env=os.environ | {"NODES": str(nodes)}, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             print(f"N = {nodes}: no result", flush=True)
             continue
-        sizes.append(json.loads(done.stdout.splitlines()[-1]))
-        row = sizes[-1]["node_steps_per_second"]
+        sizes[nodes] = json.loads(done.stdout.splitlines()[-1]) | {"machine": machine}
+        row = sizes[nodes]["node_steps_per_second"]
         print(f"N = {nodes}: " + ", ".join(f"{name} {rate:.3g}" for name, rate in row.items()), flush=True)
         if options.out:
-            result = {"machine": machine, "replicas": problem.M, "steps": problem.PROTOCOL.n_steps, "sizes": sizes}
+            ordered = [sizes[n] for n in sorted(sizes)]
+            result = {"replicas": problem.M, "steps": problem.PROTOCOL.n_steps, "sizes": ordered}
             write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 
 

@@ -237,6 +237,14 @@ def test_more_nodes_are_sent_to_xla() -> None:
 
 
 @wide
+def test_more_steps_than_the_kernel_counts_are_refused() -> None:
+    """125 rounds of 1e8 steps: some days of work."""
+    protocol = tm.Protocol(dt=1e-7, t_final=10.0, n_replicas=2**20)
+    with pytest.raises(ValueError, match="`t_final` must be of fewer steps"):
+        tm.simulate(network(300), INPUTS, protocol, engine="cuda")
+
+
+@wide
 def test_auto_takes_cuda_for_many_nodes() -> None:
     assert tm.simulate(network(600), INPUTS, tm.Protocol(t_final=0.01, n_replicas=3)).info.engine == "cuda"
 

@@ -121,9 +121,16 @@ class Cuda:
     def check(self, task: Task) -> None:
         check_samples(task)
         check_no_observables(task, self.name)
-        most = min(self._most_nodes(device) for device in range(cupy.cuda.runtime.getDeviceCount()))
+        devices = range(cupy.cuda.runtime.getDeviceCount())
+        most = min(self._most_nodes(device) for device in devices)
         if task.n_nodes > most:
             raise invalid("W", f"couple at most {most} nodes for cuda here (engine xla takes more)", task.n_nodes)
+        columns = math.ceil(task.n_nodes / WIDTH)
+        rounds = math.ceil(task.n_replicas / ROWS / min(_tiles_at_once(device, columns) for device in devices))
+        if columns > 1 and rounds * task.protocol.n_steps >= 2**32:  # the kernel counts them
+            raise invalid(
+                "t_final", "be of fewer steps for cuda with as many nodes and replicas", task.protocol.n_steps
+            )
 
     def moments(self, task: Task, report: Report) -> Outcome:
         n_devices = int(cupy.cuda.runtime.getDeviceCount())
@@ -198,11 +205,7 @@ class _Job:
 
     @property
     def tiles_at_once(self) -> int:
-        """As many as the device works on."""
-        multiprocessors = _multiprocessors(self.device)
-        if self.columns > 1:
-            return _TILES * CLUSTER * (multiprocessors // (CLUSTER * self.columns))
-        return _TILES * multiprocessors
+        return _tiles_at_once(self.device, self.columns)
 
 
 def _chunk(job: _Job, chunk: slice, raw: NDArray[np.float64]) -> int:
@@ -232,6 +235,13 @@ def _samples(job: _Job, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> 
 
 def _multiprocessors(device: int) -> int:
     return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])
+
+
+def _tiles_at_once(device: int, columns: int) -> int:
+    """As many as the device works on: two to a multiprocessor, or to a row of them where there are more columns."""
+    if columns > 1:
+        return _TILES * CLUSTER * (_multiprocessors(device) // (CLUSTER * columns))
+    return _TILES * _multiprocessors(device)
 
 
 def _launch_samples(tiles_at_once: int, blocks: int, n_steps: int) -> int:
