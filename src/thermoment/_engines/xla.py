@@ -95,9 +95,13 @@ class Xla:
             paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
         return paths
 
+    @property
+    def on_gpu(self) -> bool:
+        return bool(jax.local_devices()[0].platform == "gpu")
+
     def _way(self, task: Task) -> "_Way":
         """How steps are taken here. On a CPU, a TPU and in float64 there is one way only."""
-        if self.dtype != "float32" or jax.local_devices()[0].platform != "gpu":
+        if self.dtype != "float32" or not self.on_gpu:
             return _Way()
         return _Way(quarters=True, counted=math.isfinite(task.protocol.clip))
 
