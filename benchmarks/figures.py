@@ -64,6 +64,29 @@ def scaling(files: list[Path]) -> None:
     save(figure, "scaling", tight=False)
 
 
+def nodes(files: list[Path]) -> None:
+    """Node-steps per second over the number of nodes: engines and peers on a GPU, and `native` on its CPU."""
+    figure, panel = plt.subplots(figsize=(5.6, 3.4))
+    for file in files:
+        sizes = json.loads(file.read_text())["sizes"]
+        styles = iter((("-", OURS), ("-", "#d1663a"), ("--", "#8a8f94"), ("--", "#4d5156"), (":", "#0b6e8f")))
+        for name, (stroke, colour) in zip(sizes[0]["node_steps_per_second"], styles, strict=False):
+            rates = [size["node_steps_per_second"][name] for size in sizes]
+            text = f"thermoment: {name}" if name in ENGINES else name
+            panel.plot([s["nodes"] for s in sizes], rates, stroke, marker="o", color=colour, markersize=3, label=text)
+    native = json.loads((RESULTS / "scaling-native.json").read_text())["scans"]["nodes"]
+    rates = [p["samples"] * p["replicas"] * p["nodes"] * p["steps"] / p["seconds"] for p in native]
+    panel.plot(
+        [p["nodes"] for p in native], rates, "o-", color="#6b8e23", markersize=3, label="thermoment: native, 2 cores"
+    )
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    panel.set_xlabel("nodes")
+    panel.set_ylabel("node-steps per second")
+    panel.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    save(figure, "nodes")
+
+
 def label(result: dict[str, Any]) -> str:
     """The engine, what it runs on, and how many samples it has where they are not varied."""
     base = result["scans"]["steps"][0]["samples"]
@@ -104,6 +127,7 @@ def main() -> None:
     for draw, pattern in (
         (peers, "peers-*.json"),
         (scaling, "scaling-*.json"),
+        (nodes, "nodes-*.json"),
     ):
         if files := sorted(RESULTS.glob(pattern)):
             draw(files)

@@ -40,17 +40,15 @@ class Point:
 
 BUSY = {"reference": 1, "xla": 8, "native": 8, "cuda": 5280}
 """Samples at which an engine is busy for a fraction of a second."""
-MOST_NODES = {"cuda": 256}
 
 
 def scans(engine: str) -> dict[str, list[Point]]:
     """The points of each scan, by what is varied; the middle of each is the same point."""
     base = Point(BUSY[engine])
-    most = MOST_NODES.get(engine, 1024)
     return {
         "samples": [replace(base, samples=S) for S in sorted({max(1, base.samples * 2**k // 64) for k in range(10)})],
         "replicas": [replace(base, replicas=128 * 2**k // 16) for k in range(8)],
-        "nodes": [replace(base, nodes=n) for n in (4, 16, 32, 64, 128, 192, 256, 384, 512, 1024) if n <= most],
+        "nodes": [replace(base, nodes=n) for n in (4, 16, 32, 64, 128, 192, 256, 384, 512, 1024)],
         "steps": [replace(base, steps=1000 * 2**k // 16) for k in range(8)],
     }
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from thermoment.report.figures.style import COLOURS, FAINT, INK, WIDTH, grid, look, write
+from thermoment.plot.style import COLOURS, FAINT, INK, WIDTH, grid, look, write
 from thermoment.results.statistics import spread
 
 RESULTS = Path(__file__).parent / "results"

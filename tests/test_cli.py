@@ -8,13 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
 import thermoment
+from support.digits_by_hand import DIGITS
 from support.runs import TINY
 from thermoment.cli import main
 from thermoment.data import load
+from thermoment.data.drawing import draw
 from thermoment.experiments.experiment import read
 from thermoment.runs import plan
 from thermoment.runs import run as runner
@@ -163,11 +167,11 @@ def test_help_says_whole_sentences() -> None:
 
 
 def test_a_file_that_is_no_experiment_is_told_what_one_is(tmp_path: Path) -> None:
-    (tmp_path / "wine.csv").write_text("14.23,1.71,2.43\n", "utf-8")
-    done = call("run", tmp_path / "wine.csv")
+    (tmp_path / "wine.txt").write_text("14.23,1.71,2.43\n", "utf-8")
+    done = call("run", tmp_path / "wine.txt")
     assert done.exit_code == 2
-    assert "wine.csv is not an experiment. An experiment is one of adam, " in done.stderr
-    assert "or an .npz file, as in --set data.name=own.npz" in done.stderr
+    assert "wine.txt is not an experiment. An experiment is one of adam, " in done.stderr
+    assert "an .npz or a CSV file, as in --set data.name=own.npz" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -176,6 +180,8 @@ def test_a_file_that_is_no_experiment_is_told_what_one_is(tmp_path: Path) -> Non
         (("run", "papr"), "Did you mean paper?"),
         (("run", "digits", "--set", "protocol.n_replica=3"), "did you mean `protocol.n_replicas`?"),
         (("run", "digits", "--engine", "cud"), "one of auto, reference, xla, native, cuda, meanfield"),
+        (("run", "wine.csv"), "Which column holds the classes? Say it by --set data.label=COLUMN."),
+        (("run", "digits", "--set", "data.test_share=0.5"), "`label` must name the column with the classes"),
         (("run", "digits", "--sett", "a=b"), "No such option"),
         (("verify", "no-such-folder"), "does not exist"),
         (("frobnicate",), "No such command"),
@@ -270,3 +276,37 @@ def test_bench_measures_what_is_asked_for() -> None:
     wrong = call("bench", "--engine", "abacus")
     assert wrong.exit_code == 2
     assert "must be one of reference, xla, native, cuda, meanfield, but was 'abacus'" in wrong.stderr
+
+
+def test_predict_classifies_a_file_with_a_run_or_a_shipped_machine(run: Path, tmp_path: Path) -> None:
+    data = load("digits")
+    np.savez(tmp_path / "five.npz", x=data.x_test[:5], y=data.y_test[:5])
+    told = json.loads(call("predict", str(run), str(tmp_path / "five.npz"), "--json", "--readings", "3").stdout)
+    assert told["readings"] == 3
+    assert [row["is"] for row in told["answers"]] == [str(label) for label in data.y_test[:5]]
+    for row in told["answers"]:
+        assert sum(row["probabilities"].values()) == pytest.approx(1)
+        assert row["probability"] == max(row["probabilities"].values())
+    shown = call("predict", str(run), str(tmp_path / "five.npz"), "--readings", "3").stdout
+    assert "of 5 are right" in shown
+    assert "read 3 times with independent noise" in shown
+    Image.fromarray((255 * draw(DIGITS[3])).astype(np.uint8)).save(tmp_path / "three.png")
+    shipped = call("predict", "mnist", str(tmp_path / "three.png"), "--engine", "meanfield", "--json").stdout
+    assert [row["class"] for row in json.loads(shipped)["answers"]] == ["3"]
+
+
+def test_a_table_is_run_split_scaled_and_predicted(tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    rng = np.random.default_rng(0)
+    lines = [f"{x:.4f},{k},{'left' if x < 5 else 'right'}" for k, x in enumerate(rng.uniform(0, 10, 60))]
+    path.write_text("\n".join(["x,id,side", *lines]) + "\n")
+    settings = (f"data={{name={str(path)!r}, label='side', leave_out=['id'], split_seed=7}}", "readout.epochs=40")
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    done = call("run", str(tiny), "--out", str(tmp_path / "table"), *arguments)
+    assert "45 training and 15 test rows (data.test_share = 0.25, data.split_seed = 7)" in done.stderr
+    assert 'scaling = "range"' in (tmp_path / "table/experiment.toml").read_text()
+    assert "raw columns" in done.stdout
+    told = json.loads(call("predict", str(tmp_path / "table"), str(path), "--json").stdout)
+    assert {row["is"] for row in told["answers"]} == {"left", "right"}
+    assert sum(row["is"] == row["class"] for row in told["answers"]) >= 50
+    call("verify", str(tmp_path / "table"))

@@ -57,7 +57,7 @@ def test_every_import_points_one_way_and_the_picture_is_of_today() -> None:
             "from sklearn.base import clone",
             "sklearn is imported only in thermoment.data, thermoment.m",
         ),
-        ("report/page", "from matplotlib.figure import Figure", "matplotlib is imported only in thermoment.report.fig"),
+        ("report/page", "from matplotlib.figure import Figure", "matplotlib is imported only in thermoment.plot"),
     ],
 )
 def test_a_wrong_import_is_named(tool: ModuleType, tmp_path: Path, module: str, text: str, mistake: str) -> None:

@@ -1,7 +1,9 @@
 """README, CONTRIBUTING and docs tell the truth: the Python prints what they say, every file they name exists."""
 
 import contextlib
+import importlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -30,9 +32,10 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     assert commands == ["pip install . && thermoment run\n", "pip install '.[test]' && pytest\n"]
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
-)
+PAGES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
 def test_every_link_leads_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text("utf-8")):
         file, _, heading = link.partition("#")
@@ -44,8 +47,18 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
-    for path in ROOT.glob("docs/*.md"):
-        assert f"](docs/{path.name})" in README, path.name
+    assert "](docs/index.md)" in README
+    index = (ROOT / "docs/index.md").read_text("utf-8")
+    listed = {name for tree in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for name in tree.split()}
+    assert {page.removeprefix("docs/").removesuffix(".md") for page in PAGES} - {"index"} <= listed
+
+
+def test_the_pages_on_accuracy_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "studies")
+    pages = importlib.import_module("accuracy_pages")
+    result = json.loads((ROOT / "studies" / "results" / "accuracy.json").read_text("utf-8"))
+    assert (ROOT / "docs" / "accuracy.md").read_text("utf-8") == pages.conclusions(result)
+    assert (ROOT / "studies" / "results" / "accuracy.md").read_text("utf-8") == pages.every_point(result)
 
 
 def tree() -> dict[str, str]:

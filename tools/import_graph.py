@@ -20,13 +20,14 @@ PACKAGE = ROOT / "src/thermoment"
 PICTURE = ROOT / "docs/figures/imports.svg"
 
 ORDER = """
-_support < physics noise < protocol < reservoir moments < _engines < simulation < thermodynamics < learning < machines
+_support < physics noise < protocol < reservoir moments < _engines < simulation < twin thermodynamics
+twin thermodynamics < learning < machines
 _support < data
 physics < learning.options < learning
-physics protocol learning.options < experiments
-_support protocol < results
-physics results < report
-machines data experiments results report < runs
+data physics protocol learning.options < experiments
+data protocol < results
+machines results < plot < report
+data experiments report < runs
 runs < thermoment < bench < cli < __main__
 """
 """A part may import every part that stands to its left in one of these lines, and what such a part may import.
@@ -39,7 +40,7 @@ LIBRARIES = {
     "jax": "_engines learning machines runs _support.host",
     "optax": "learning machines",
     "cupy": "_engines.cuda",
-    "matplotlib": "report.figures",
+    "matplotlib": "plot report.figures",
     "zarr": "runs",
     "sklearn": "data machines.estimators",
 }
@@ -144,7 +145,7 @@ def _above(module: str, path: Path, level: int) -> list[str]:
 _BOX, _GAP, _ROW, _MARGIN = (112, 26), 20, 74, 16
 _SWEEPS = 24
 _COLOURS = {"science": "#d9e8f5", "product": "#fbe6cf", "top": "#e4e4e4"}
-_PRODUCT = ("data", "experiments", "results", "report", "runs", "machines")
+_PRODUCT = ("data", "experiments", "results", "report", "runs", "machines", "plot")
 _TOP = ("thermoment", "bench", "cli", "_support")
 
 Place = tuple[str, int]

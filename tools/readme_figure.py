@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import thermoment as tm
-from thermoment.report.figures.style import COLOURS, FAINT, INK, MUTED, STROKES, WIDTH, look, panel, write
+from thermoment.plot.style import COLOURS, FAINT, INK, MUTED, STROKES, WIDTH, look, panel, write
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs/figures/overview"
 

@@ -12,6 +12,7 @@ __all__ = [
     "Moments",
     "Observed",
     "Protocol",
+    "Refereed",
     "Relaxation",
     "Reservoir",
     "Work",
@@ -20,6 +21,7 @@ __all__ = [
     "engines",
     "final_states",
     "integrability",
+    "referee",
     "sample_paths",
     "simulate",
 ]
@@ -28,6 +30,7 @@ __all__ = [
 # Ctrl-C before it waits for anything. What takes long to load is not in `__all__`, since `from thermoment import *`
 # would load JAX and CuPy, and fail where CuPy is not installed.
 if TYPE_CHECKING:
+    from thermoment import plot as plot
     from thermoment._engines.choice import engines as engines
     from thermoment._engines.cuda import Cuda as Cuda
     from thermoment._engines.meanfield.engine import MeanField as MeanField
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
     from thermoment.thermodynamics.heat import Work as Work
     from thermoment.thermodynamics.relaxation import Relaxation as Relaxation
     from thermoment.thermodynamics.relaxation import distance_to_equilibrium as distance_to_equilibrium
+    from thermoment.twin import Refereed as Refereed
+    from thermoment.twin import referee as referee
 else:
     _MODULES = {
         "_engines.choice": "engines",
@@ -64,6 +69,7 @@ else:
         "reservoir": "Reservoir",
         "simulation": "final_states sample_paths simulate",
         "thermodynamics.heat": "Heat Work",
+        "twin": "Refereed referee",
         "thermodynamics.relaxation": "Relaxation distance_to_equilibrium",
         "_engines.cuda": "Cuda",
         "_engines.meanfield.engine": "MeanField",
@@ -78,6 +84,8 @@ else:
     _PLACES = {name: f"thermoment.{module}" for module, names in _MODULES.items() for name in names.split()}
 
     def __getattr__(name: str) -> object:
+        if name == "plot":  # a module of functions, which takes as long to load as matplotlib
+            return import_module("thermoment.plot")
         if name not in _PLACES:
             raise AttributeError(f"module 'thermoment' has no attribute {name!r}")
         try:
@@ -88,4 +96,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_PLACES})
+        return sorted({*globals(), *_PLACES, "plot"})

@@ -161,6 +161,52 @@ def verify(run: Path) -> None:
 
 
 @main.command()
+@click.argument("run")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--model", help="Another model of the run, by its key in results.json.  [the best]")
+@click.option("--engine", help="The engine that simulates.  [the run's]")
+@click.option(
+    "--readings", type=int, default=8, show_default=True, help="How often each input is read, with new noise."
+)
+@click.option("--label", help="The column of a CSV file that holds the classes, to compare with.")
+@click.option("--fit", is_flag=True, help="Take an image of any size: cut out what is drawn, centre it as in MNIST.")
+@_json_option
+@_reported
+def predict(
+    run: str,
+    file: Path,
+    model: str | None,
+    engine: str | None,
+    readings: int,
+    label: str | None,
+    fit: bool,
+    as_json: bool,
+) -> None:
+    """Classify what is in FILE with a finished RUN.
+
+    RUN is the folder of a run, or the name of a machine that ships with the package, such as mnist. FILE is an image,
+    an .npz file with the array x, an IDX file or a CSV file. Each input is read several times with independent noise:
+    the table says by how much its probability varies, and how often the class stays the same.
+    """
+    from thermoment.data import inputs
+    from thermoment.machines.answers import answer
+    from thermoment.report import answers as display
+    from thermoment.runs.load import columns, named
+
+    machine = named(run, model)
+    if engine is not None:
+        from thermoment._engines.choice import MODULES
+
+        _check_engine(engine, ["auto", *MODULES])
+    read = inputs.read(
+        file, machine.n_inputs, machine.n_classes, columns=(known := columns(machine)), label=label, fitted=fit
+    )
+    names = known.classes if known else tuple(map(str, range(machine.n_classes)))
+    told = answer(machine, read.x, readings, engine=engine).plain(names, read.y)
+    _show(told, as_json, display.items)
+
+
+@main.command()
 @click.argument("a", type=_RUN)
 @click.argument("b", type=_RUN)
 @_json_option
@@ -282,7 +328,8 @@ def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> 
         yield display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items())
         yield display.table("features on this machine", ("engine", "time"), display.times(found).items())
 
-    dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
+    whole = datasets.load(experiment.data.name, data_dir, split=experiment.data.split)
+    dataset = whole.first(experiment.data.n_train, experiment.data.n_test)
     _show(asdict(plan.plan(experiment, dataset)), as_json, tables)
 
 

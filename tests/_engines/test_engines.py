@@ -98,6 +98,26 @@ def test_auto_prefers_cuda_to_native_to_xla(monkeypatch: pytest.MonkeyPatch) -> 
         choice.choose("auto")
 
 
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_what_cuda_cannot_do_xla_does_if_it_has_the_gpu(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
+    class Able(Picky):
+        def check(self, task: Task) -> None:
+            pass
+
+    def status(name: str) -> tuple[Picky, choice.Status]:
+        engine = Picky() if name == "cuda" else Able()
+        engine.name = name
+        if name == "xla":
+            vars(engine)["on_gpu"] = on_gpu
+        return engine, choice.Status(True, "a whim")
+
+    monkeypatch.setattr(choice, "_status", status)
+    task = Task(np.ones((1, 1)), np.zeros((1, 1)), tm.Dynamics(), QUICK, np.zeros(1, np.uint64), 0)
+    found, why = choice.choose("auto", task)
+    assert found.name == ("xla" if on_gpu else "native")
+    assert why.endswith("; cuda cannot: Argument `n_replicas` must be 1")
+
+
 def test_asked_for() -> None:
     info = tm.simulate(NODE, [[1.0]], QUICK, engine="reference").info
     assert (info.engine, info.choice, info.n_steps) == ("reference", "asked for", 10)

@@ -314,9 +314,11 @@ class TestNpz:
             load(path)
 
 
-@pytest.mark.parametrize("name", ["MNIST", "mnist2", "", "digits.csv", "nowhere/own.npz"])
+@pytest.mark.parametrize("name", ["MNIST", "mnist2", "", "digits.txt", "nowhere/own.npz"])
 def test_a_name_that_is_nothing(name: str) -> None:
-    message = "`name` must be digits, mnist, fashion-mnist, a folder of IDX files or an .npz file, but was"
+    message = (
+        "`name` must be digits, mnist, fashion-mnist, a folder of IDX files, an .npz or a CSV file that exists, but was"
+    )
     with pytest.raises(ValueError, match=f"{message} '{name}'"):
         load(name)
 

@@ -186,7 +186,7 @@ def test_any_description_comes_back_from_toml(text: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("wine.csv", b"14.23,1.71\n"), ("wine.npz", b"PK\x03\x04\xff"), ("a", b"x")]
+    ("name", "content"), [("wine.txt", b"14.23,1.71\n"), ("wine.npz", b"PK\x03\x04\xff"), ("a", b"x")]
 )
 def test_a_file_that_is_no_experiment_is_told_what_one_is(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
@@ -214,3 +214,15 @@ def test_the_name_is_the_files_own(tmp_path: Path) -> None:
     experiment = read(tmp_path / "mine.toml")
     assert isinstance(experiment, Experiment)
     assert experiment.name == "mine"
+
+
+def test_a_csv_file_stands_for_the_experiment_table(tmp_path: Path) -> None:
+    found = read(tmp_path / "my wine.csv", ["data.label=kind", "data.test_share=0.5", "reservoirs.*.n_nodes=8"])
+    assert (found.name, found.data.name, found.data.label) == ("my-wine", str(tmp_path / "my wine.csv"), "kind")
+    assert found.data.split is not None
+    assert (found.data.split.test_share, found.data.split.scaling) == (0.5, "range")
+    assert [one.n_nodes for one in found.reservoirs] == [8, 8, 8]
+    with pytest.raises(ValueError, match="Which column holds the classes"):
+        read(tmp_path / "my wine.csv")
+    with pytest.raises(ValueError, match="`scaling` must be one of range, standard, none, but was 'max'"):
+        read(tmp_path / "my wine.csv", ["data.label=kind", "data.scaling=max"])

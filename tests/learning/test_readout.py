@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from thermoment.learning import fit as module
 from thermoment.learning.batches import batches
-from thermoment.learning.fit import fit_converged, fit_ridge, fit_sgd
+from thermoment.learning.fit import best_ridge, fit_converged, fit_ridge, fit_sgd
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Readout, Scaling, average_logits, classes
 
@@ -121,6 +121,27 @@ def test_ridge_is_scikit_learns() -> None:
     x = (FEATURES - ours.scaling.mean) / ours.scaling.scale
     theirs = Ridge(alpha=0.05 * WEIGHTS.sum()).fit(x, targets, WEIGHTS)
     np.testing.assert_allclose(ours.logits(FEATURES), theirs.predict(x), atol=1e-8)
+
+
+def test_the_best_ridge_errs_least_on_samples_left_out() -> None:
+    """By hand: every sample left out in turn, its weight and all. Targets have noise, so that some ridge is best."""
+    rng = np.random.default_rng(5)
+    x, weights = rng.normal(size=(30, 12)), rng.integers(1, 4, 30).astype(float)
+    targets = x[:, :2] + rng.normal(size=(30, 2))
+    scaling, share = Scaling.fit(x, weights), weights / weights.sum()
+    z = (x - scaling.mean) / scaling.scale
+
+    def error(l2: float) -> float:
+        total = 0.0
+        for i in range(30):
+            rest = np.arange(30) != i
+            one = Ridge(alpha=l2).fit(z[rest], targets[rest], share[rest])
+            total += share[i] * float(((one.predict(z[i : i + 1]) - targets[i]) ** 2).sum())
+        return total
+
+    errors = [error(l2) for l2 in module.RIDGES]
+    assert best_ridge(x, targets, weights) == module.RIDGES[int(np.argmin(errors))]
+    assert 0 < np.argmin(errors) < len(errors) - 1
 
 
 def test_logits_are_averaged_before_the_class_is_chosen() -> None:

@@ -55,7 +55,7 @@ def test_names_are_classes_and_all_answers_agree(classifier: tm.LangevinClassifi
     np.testing.assert_allclose(np.log(proba) - np.log(proba[:, :1]), logits - logits[:, :1], atol=1e-9)
     chosen = classifier.predict(X[1::2])
     np.testing.assert_array_equal(chosen, NAMES[logits.argmax(1)])
-    assert classifier.score(X[1::2], NAMES[Y[1::2]]) == np.mean(chosen == NAMES[Y[1::2]]) >= 0.93
+    assert classifier.score(X[1::2], NAMES[Y[1::2]]) == np.mean(chosen == NAMES[Y[1::2]]) >= 0.85
 
 
 def test_training_lowers_its_loss_and_moves_the_reservoirs(classifier: tm.LangevinClassifier) -> None:
@@ -110,6 +110,31 @@ def test_a_regressor_learns_several_numbers_at_once() -> None:
     assert found.set_params(training=None).fit(z, both[:, 0]).predict(z).shape == (120,)
 
 
+def test_a_cosine_and_two_moons_by_sixteen_nodes() -> None:
+    """What no linear model of the inputs can: z between 0 and 1, and a curved border."""
+    z = np.random.default_rng(0).random((500, 1))
+    y = np.cos(2 * np.pi * z[:, 0])
+    machine = tm.LangevinRegressor(**SMALL, random_state=0).fit(z[:250], y[:250])
+    assert np.mean((machine.predict(z[250:]) - y[250:]) ** 2) < 1e-3
+    moons, label = make_moons(500, noise=0.1, random_state=0)
+    found = tm.LangevinClassifier(**{**SMALL, "epochs": 60}, random_state=0).fit(moons[:250], label[:250])
+    straight = LogisticRegression().fit(moons[:250], label[:250])
+    assert found.score(moons[250:], label[250:]) > straight.score(moons[250:], label[250:]) + 0.05
+
+
+def test_of_two_answers_in_conflict_the_weights_decide() -> None:
+    """Every row twice, with both answers, at weights 3 and 1: the mean of the numbers, the odds of the classes."""
+    rows, weights = np.concatenate([X, X]), np.repeat([3.0, 1.0], 150)
+    y = X[:, 0] - X[:, 0].mean()
+    number = tm.LangevinRegressor(n_nodes=16, training=None, alpha=1e-6, random_state=0)
+    number.fit(rows, np.concatenate([y, -y]), sample_weight=weights)
+    np.testing.assert_allclose(number.predict(X), y / 2, atol=0.02)
+    setosa = np.concatenate([Y == 0, Y != 0])
+    odds = tm.LangevinClassifier(n_nodes=16, training=None, alpha=1e-4, random_state=0)
+    odds.fit(rows, setosa, sample_weight=weights)
+    np.testing.assert_allclose(odds.predict_proba(X)[:, 1], np.where(Y == 0, 0.75, 0.25), atol=0.05)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -121,13 +146,14 @@ def test_a_regressor_learns_several_numbers_at_once() -> None:
         ({"orders": (1, 5)}, "`orders` must be at most 4"),
         ({"kT": -1.0}, "`kT` must be zero or positive"),
         ({"engine": "warp"}, "`engine` must be one of the following"),
+        ({"engine": tm.MeanField()}, "`engine` must be the name of an engine"),
         ({"engine": "reference"}, "`n_replicas` must be finite for an engine that samples"),
         ({"scale": "log"}, "`scale` must be one of range, standard"),
         ({"training": "dynamic"}, "`training` must be one of finite-time, static"),
         ({"epochs": 0}, "`epochs` must be an integer from 1"),
         ({"batch_size": 0}, "`batch_size` must be an integer from 1"),
         ({"learning_rate": 0.0}, "`learning_rate` must be positive"),
-        ({"training_replicas": 0}, "`training_replicas` must be an integer from 1"),
+        ({"training_replicas": 0.5}, "`training_replicas` must be at least 1"),
         ({"alpha": 0.0}, "`alpha` must be positive"),
     ],
 )
@@ -151,5 +177,5 @@ def test_what_cannot_be_learnt_is_refused() -> None:
         tm.LangevinFeatures(**SMALL, training="static").fit(X)
     with pytest.raises(ValueError, match="`loss` must be one of cross-entropy, squared"):
         tm.LangevinFeatures(**SMALL, training="static", loss="hinge").fit(X, Y)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="(?i)sample.weight"):
+    with pytest.raises(ValueError, match=r"(?i)sample.weight"):
         tm.LangevinFeatures(n_nodes=3).fit(X, sample_weight=np.zeros(150))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 
 import thermoment as tm
 
@@ -31,6 +32,16 @@ def test_rows_shuffled_split_and_repeated_have_the_same_features_bit_for_bit(eng
     np.testing.assert_array_equal(np.concatenate([maker.transform(X[:31]), maker.transform(X[31:])]), features)
     np.testing.assert_array_equal(maker.transform(X[[4, 4, 4]]), features[[4, 4, 4]])
     np.testing.assert_array_equal(maker.transform(X[4:5]), features[4:5])
+
+
+def test_rows_of_many_blocks_have_the_same_features_in_any_order() -> None:
+    """The size of the defaults, at which `meanfield` works in blocks of 128 rows."""
+    digits, _ = load_digits(return_X_y=True)
+    digits, order = digits[:300], RNG.permutation(300)
+    maker = tm.LangevinFeatures(random_state=0).fit(digits)
+    features = maker.transform(digits)
+    np.testing.assert_array_equal(maker.transform(digits[order]), features[order])
+    np.testing.assert_array_equal(maker.transform(digits[129:131]), features[129:131])
 
 
 def test_noise_is_there_and_differs_between_rows_reservoirs_and_random_states() -> None:

@@ -71,6 +71,13 @@ def test_distinct_rows_do_not_depend_on_order_and_weights_add_up() -> None:
         assert weight == weights[same].sum() > 0
 
 
+def test_weights_that_are_no_integers_add_up_to_the_same_bits_in_any_order() -> None:
+    weights = np.array([0.1, 0.2, 0.3])
+    assert (0.1 + 0.2) + 0.3 != (0.3 + 0.2) + 0.1
+    one, other = (distinct(np.ones((3, 2)), np.ones((3, 1)), w).weights for w in (weights, weights[::-1]))
+    assert one == other
+
+
 @pytest.mark.parametrize(
     ("shape", "batch", "filled"),
     [

@@ -13,14 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from support.made_up import DIGITS, K3, MNIST, node, results, study
+from support.made_up import DIGITS, K3, MNIST, node, pictures, results, study
 from thermoment.physics import Dynamics
+from thermoment.plot.style import look, math_name
 from thermoment.report.figures import error_sets, seeds, venn
 from thermoment.report.figures import node as node_figures
 from thermoment.report.figures.draw import draw
-from thermoment.report.figures.style import look, math_name
 from thermoment.results import paper
 from thermoment.results.naming import ModelKey
+from thermoment.results.pictures import Pictures
 from thermoment.results.results import Results, StudyResults, from_json
 
 
@@ -42,12 +43,13 @@ def names(paths: list[Path]) -> list[str]:
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Every figure that a run can have."""
-    return draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path_factory.mktemp("run") / "figures", node())
+    return draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path_factory.mktemp("run") / "figures", pictures())
 
 
 class TestDraw:
     def test_every_figure_as_vector_and_bitmap(self, drawn: list[Path]) -> None:
-        expected = ["potential", "paths", "density", "errors", "fusion", "repeats"]
+        expected = ["potential", "paths", "density", "errors", "confusion", "misread", "training", "weights", "fusion"]
+        expected.append("repeats")
         assert names(drawn) == [f"{name}.{form}" for name in expected for form in ("svg", "png")]
         assert sorted(names(list(drawn[0].parent.iterdir()))) == sorted(names(drawn))
         for path in drawn:
@@ -58,7 +60,7 @@ class TestDraw:
 
     def test_the_same_bytes_whatever_the_settings_around(self, drawn: list[Path], tmp_path: Path) -> None:
         with mpl.rc_context({"font.size": 20, "lines.linewidth": 7, "axes.grid": True, "svg.hashsalt": "other"}):
-            again = draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path / "again", node())
+            again = draw(from_json(results(("K1", "K2"), repeats=2)), tmp_path / "again", pictures())
         assert [path.read_bytes() for path in drawn] == [path.read_bytes() for path in again]
 
     def test_never_imports_pyplot(self, tmp_path: Path) -> None:
@@ -84,12 +86,12 @@ class TestDraw:
             assert b"<dc:date" not in data
 
     def test_one_reservoir_has_nothing_to_fuse_and_an_old_run_no_node(self, tmp_path: Path) -> None:
-        assert names(draw(from_json(results(("K1",))), tmp_path)) == ["errors.svg", "errors.png"]
+        assert {path.stem for path in draw(from_json(results(("K1",))), tmp_path)} == {"errors", "confusion"}
 
     def test_no_density_without_temperature(self, tmp_path: Path) -> None:
         given = results(("K1",))
         given["settings"]["dynamics"]["kT"] = 0.0
-        found = names(draw(from_json(given), tmp_path, node()))
+        found = names(draw(from_json(given), tmp_path, Pictures(node())))
         assert "density.svg" not in found
         assert "paths.svg" in found
 

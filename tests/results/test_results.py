@@ -48,7 +48,7 @@ def test_the_keys_and_their_order_are_those_that_are_documented() -> None:
     assert [*found] == [
         *head,
         *("clip_count", "error", "trained", "accuracy", "mcnemar", "differences", "jaccard", "regions"),
-        *("baseline", "repeats"),
+        *("confusion", "baseline", "repeats"),
     ]
     assert found["trained"] == last  # an absent validation is null, and stays null
     assert [*Results.from_json(FEW).plain()] == [key for key in found if key not in ("trained", "baseline", "repeats")]

@@ -9,6 +9,7 @@ from thermoment.results.analysis import analyse, summarise
 from thermoment.results.analysis import baseline as baseline_row
 from thermoment.results.naming import Fit, ModelKey, paper_models
 from thermoment.results.node import N_PATHS, N_REPLICAS, N_STATES, NodeSample
+from thermoment.results.pictures import Curve, Misread, Pictures
 from thermoment.results.results import Analysis, Baseline, DatasetFacts, Results, StudyResults, Variant
 
 K3 = ("K1", "K2", "K3")
@@ -111,6 +112,16 @@ def study(dataset: dict[str, Any] = MNIST, seeds: int = 3) -> dict[str, Any]:
     ]
     about = ("made-up", "Nothing here was measured.", DatasetFacts(**dataset), "xla", settings(K3, (1, 2, 4)))
     return StudyResults(*about, study=tuple(variants)).plain()
+
+
+def pictures() -> Pictures:
+    """Everything that figures can show beside results: nothing in it was computed."""
+    rng = np.random.default_rng(0)
+    taken = np.array([1, 2, 0])
+    misread = Misread(rng.random((3, 4, 5)), np.array([0, 1, 2]), taken, np.array([0.9, 0.8, 0.4]), np.array([7, 3, 5]))
+    weights = {name: rng.normal(size=(6, 4, 5)) for name in ("K1", "K2")}
+    curves = (Curve("K1", "static", (2.0, 1.5)), Curve("K1+K2", "finite-time", (1.0, 0.5), (0.8, 0.9)))
+    return Pictures(node(), misread, weights, curves)
 
 
 def node() -> NodeSample:

@@ -77,7 +77,7 @@ def test_two_nodes_by_quadrature() -> None:
     reservoir = coupled([[0.0, 0.4], [0.4, 0.0]], [0.3, -0.2], tm.Dynamics())
     exact = two_node_boltzmann(reservoir, ORDERS)
     found = tm.distance_to_equilibrium(reservoir, [[1.0]], LIMIT).stationary[0]
-    drive = relaxation._stationary_drive(reservoir.drive([[1.0]]), reservoir.W, reservoir.dynamics)
+    drive = relaxation.stationary_drive(reservoir.drive([[1.0]]), reservoir.W, reservoir.dynamics)
     plain = reservoir.dynamics.boltzmann_moments(drive[0], ORDERS)
     assert np.abs(found - exact).max() < 0.2 * np.abs(plain - exact).max()
 

@@ -1,4 +1,4 @@
-"""The GPU engine: one fused kernel, compiled at run time. kernels/cuda/README.md explains how it works."""
+"""The GPU engine: two fused kernels, compiled at run time. kernels/cuda/README.md explains how they work."""
 
 import math
 from collections import defaultdict
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment._engines.cuda_layout import K_BLOCK, WIDTH, node_of_column, pack, pack_wide, power_of_two
 from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
 from thermoment._support.checks import invalid
 from thermoment.noise import round_keys
@@ -25,20 +26,19 @@ except ModuleNotFoundError:
         "CuPy is not installed: pip install '.[cuda13]' in a checkout of thermoment (cuda12 for CUDA 12)"
     ) from None
 
-WIDTH = 256
-"""Nodes that a tile holds."""
 ROWS = 64
 """Replicas that a tile holds."""
-# Half precision, in which W x is multiplied and added up, ends at 65504. States are kept below _LARGEST_STATE and sums
-# below _LARGEST_SUM, which leaves room for rounding.
+CLUSTER = 2
+"""Multiprocessors that share W as it comes, in the kernel for more than `WIDTH` nodes."""
 _LARGEST_STATE = 6e4
-_LARGEST_SUM = 2.0**15
+"""States are kept below this: half precision, in which W x is multiplied, ends at 65504."""
 # A launch covers at most _ROUNDS tiles for each tile that the GPU works on at a time, fewer if tiles times steps would
-# exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches.
+# exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches. A
+# step of more nodes counts as many as there are blocks of columns.
 _ROUNDS, _ROUND_STEPS = 10, 40_000
 
 _KERNELS = Path(__file__).parent / "kernels" / "cuda"
-_HEADERS = ("product_wgmma.cuh", "product_mma.cuh")
+_HEADERS = ("node.cuh", "pipe.cuh", "product_wgmma.cuh", "product_mma.cuh")
 
 _TASK = np.dtype(
     [
@@ -51,7 +51,13 @@ _TASK = np.dtype(
     ],
     align=True,
 )
-"""`Task` of langevin.cu."""
+"""`Task` of node.cuh."""
+
+_NETWORK = np.dtype(
+    [*((name, np.uint64) for name in ("W", "x", "published")), *((name, np.int32) for name in ("columns", "k_blocks"))],
+    align=True,
+)
+"""`Network` of wide.cu."""
 
 _TILES = 2
 """Number of tiles that a multiprocessor works on at a time."""
@@ -59,25 +65,31 @@ _WORKSPACE_BYTES = _TILES * 5 * WIDTH * 4
 _X_BYTES = _TILES * ROWS * WIDTH * 2
 _W_BYTES = WIDTH * WIDTH * 2
 _THREADS = _TILES * 256
+# The stages of pipe.cuh: blocks of 64 columns of W and x, with their barriers.
+_X_STAGE = _TILES * ROWS * K_BLOCK * 2
+_STAGES_BYTES = 4 * (WIDTH * K_BLOCK * 2 + _X_STAGE) + 128
 
 
 class _Path(NamedTuple):
-    """A way to multiply by W: what the kernel is compiled with, and the shared memory it needs."""
+    """A way to multiply by W: the kernel, what it is compiled with, and what it needs."""
 
+    kernel: str
     defines: tuple[str, ...]
     shared_bytes: int
+    threads: int = _THREADS
 
 
 _PATHS = {
-    "wgmma": _Path(("-DHOPPER", "-DW_IN_SHARED"), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
-    "mma": _Path(("-DW_IN_SHARED",), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
-    "mma, W in global memory": _Path((), _X_BYTES + _WORKSPACE_BYTES),
+    "wgmma": _Path("langevin", ("-DHOPPER", "-DW_IN_SHARED"), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
+    "mma": _Path("langevin", ("-DW_IN_SHARED",), _W_BYTES + _X_BYTES + _WORKSPACE_BYTES),
+    "mma, W in global memory": _Path("langevin", (), _X_BYTES + _WORKSPACE_BYTES),
 }
+_WIDE = _Path("wide", ("-DHOPPER", f"-DCLUSTER={CLUSTER}"), _STAGES_BYTES + _WORKSPACE_BYTES, _THREADS + 128)
 
 
 @dataclass(frozen=True)
 class Cuda:
-    """All NVIDIA GPUs from Ampere on, N up to 256, any M, in float32 with W x in half precision.
+    """NVIDIA GPUs, any M, in float32 with W x in half precision: N up to 256 from Ampere on, any N on Hopper.
 
     `product` asks for a way to multiply by W (`wgmma`, Hopper only, or `mma`); the fastest is used unless given.
     """
@@ -104,25 +116,33 @@ class Cuda:
             raise RuntimeError(f"the driver knows CUDA {driver}, and the kernel would be compiled by CUDA {compiler}")
         if capability < (8, 0):
             raise RuntimeError(f"{name} has compute capability {capability[0]}.{capability[1]}, 8.0 is needed (Ampere)")
-        return f"{count} x {name} with {self._path(0)}"
+        return f"{count} x {name} with {self._product(0)}"
 
     def check(self, task: Task) -> None:
         check_samples(task)
         check_no_observables(task, self.name)
-        if task.n_nodes > WIDTH:
-            raise invalid("W", f"couple at most {WIDTH} nodes for cuda (engine xla takes more)", task.n_nodes)
+        devices = range(cupy.cuda.runtime.getDeviceCount())
+        most = min(self._most_nodes(device) for device in devices)
+        if task.n_nodes > most:
+            raise invalid("W", f"couple at most {most} nodes for cuda here (engine xla takes more)", task.n_nodes)
+        columns = math.ceil(task.n_nodes / WIDTH)
+        rounds = math.ceil(task.n_replicas / ROWS / min(_tiles_at_once(device, columns) for device in devices))
+        if columns > 1 and rounds * task.protocol.n_steps >= 2**32:  # the kernel counts them
+            raise invalid(
+                "t_final", "be of fewer steps for cuda with as many nodes and replicas", task.protocol.n_steps
+            )
 
     def moments(self, task: Task, report: Report) -> Outcome:
         n_devices = int(cupy.cuda.runtime.getDeviceCount())
+        jobs = [_Job.of(task, self._product(device), device) for device in range(n_devices)]
         raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
         clip_count = 0
-        multiprocessors = cupy.cuda.Device(0).attributes["MultiProcessorCount"]
-        length = _launch_samples(multiprocessors, math.ceil(task.n_replicas / ROWS), task.protocol.n_steps)
+        length = _launch_samples(jobs[0].tiles_at_once, jobs[0].blocks, task.protocol.n_steps * jobs[0].columns)
         chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
 
         def one(number: int) -> int:
             with _stream(number % n_devices):
-                return self._chunk(task, chunks[number], raw)
+                return _chunk(jobs[number % n_devices], chunks[number], raw)
 
         # Three chunks to a device, so that it computes one while the host is busy with the others.
         with ThreadPoolExecutor(3 * n_devices) as pool:
@@ -133,7 +153,7 @@ class Cuda:
             raise RuntimeError(f"States went beyond {_LARGEST_STATE:g}, where cuda's half-precision product ends.")
         return Outcome(raw, clip_count)
 
-    def _path(self, device: int) -> str:
+    def _product(self, device: int) -> str:
         """How this device multiplies by W."""
         hopper = cupy.cuda.Device(device).compute_capability == "90"
         shared_bytes = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
@@ -143,35 +163,91 @@ class Cuda:
             raise invalid("product", "be mma on this GPU, which is not a Hopper", self.product)
         return self.product or best
 
-    def _chunk(self, task: Task, chunk: slice, raw: NDArray[np.float64]) -> int:
-        """Writes the moments of some samples to `raw`, in smaller pieces where memory is short.
-
-        Returns the number of clipped updates.
-        """
-        try:
-            return self._samples(task, np.arange(chunk.start, chunk.stop), raw)
-        except cupy.cuda.memory.OutOfMemoryError:
-            if chunk.stop - chunk.start == 1:
-                raise MemoryError("The GPU has no memory left for even one sample.") from None
-        cupy.get_default_memory_pool().free_all_blocks()
-        middle = (chunk.start + chunk.stop) // 2
-        return sum(self._chunk(task, part, raw) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
-
-    def _samples(self, task: Task, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> int:
-        """Does the work of `_chunk` in one piece. Samples that may have been clipped run again, with a clip."""
-        path = self._path(cupy.cuda.Device().id)
-        raw[samples], _, unsure = _launch(task, path, samples, clip=False)
-        again = samples[np.flatnonzero(unsure)]
-        if not again.size:
-            return 0
-        raw[again], clipped, _ = _launch(task, path, again, clip=True)
-        return int(clipped.sum())
+    def _most_nodes(self, device: int) -> int:
+        """A row of multiprocessors holds all columns of its tiles, and a cluster is of more than one row."""
+        return WIDTH * (_multiprocessors(device) // CLUSTER if self._product(device) == "wgmma" else 1)
 
 
-def _launch_samples(multiprocessors: int, blocks: int, n_steps: int) -> int:
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A task on one device: what all its launches have in common."""
+
+    task: Task
+    path: _Path
+    device: int
+    columns: int
+    """Blocks of `WIDTH` columns."""
+    clip: float
+    power: int
+    """W is multiplied by 2^power."""
+    W: Any
+    """On the device, as the kernel reads it."""
+
+    @classmethod
+    def of(cls, task: Task, product: str, device: int) -> "_Job":
+        columns = math.ceil(task.n_nodes / WIDTH)
+        mu_dt, *_ = task.step.uniform()
+        clip = min(task.protocol.clip, _LARGEST_STATE)
+        power = power_of_two(task.W, mu_dt, clip)
+        packed = pack(task.W, mu_dt * 2.0**power, product) if columns == 1 else pack_wide(task.W, mu_dt * 2.0**power)
+        with cupy.cuda.Device(device):
+            on_device = cupy.asarray(packed)
+        return cls(task, _PATHS[product] if columns == 1 else _WIDE, device, columns, clip, power, on_device)
+
+    @property
+    def blocks(self) -> int:
+        """Tiles of a sample."""
+        return math.ceil(self.task.n_replicas / ROWS)
+
+    @property
+    def width(self) -> int:
+        return self.columns * WIDTH
+
+    @property
+    def tiles_at_once(self) -> int:
+        return _tiles_at_once(self.device, self.columns)
+
+
+def _chunk(job: _Job, chunk: slice, raw: NDArray[np.float64]) -> int:
+    """Writes the moments of some samples to `raw`, in smaller pieces where memory is short.
+
+    Returns the number of clipped updates.
+    """
+    try:
+        return _samples(job, np.arange(chunk.start, chunk.stop), raw)
+    except cupy.cuda.memory.OutOfMemoryError:
+        if chunk.stop - chunk.start == 1:
+            raise MemoryError("The GPU has no memory left for even one sample.") from None
+    cupy.get_default_memory_pool().free_all_blocks()
+    middle = (chunk.start + chunk.stop) // 2
+    return sum(_chunk(job, part, raw) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
+
+
+def _samples(job: _Job, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> int:
+    """Does the work of `_chunk` in one piece. Samples that may have been clipped run again, with a clip."""
+    raw[samples], _, unsure = _launch(job, samples, clip=False)
+    again = samples[np.flatnonzero(unsure)]
+    if not again.size:
+        return 0
+    raw[again], clipped, _ = _launch(job, again, clip=True)
+    return int(clipped.sum())
+
+
+def _multiprocessors(device: int) -> int:
+    return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])
+
+
+def _tiles_at_once(device: int, columns: int) -> int:
+    """As many as the device works on: two to a multiprocessor, or to a row of them where there are more columns."""
+    if columns > 1:
+        return _TILES * CLUSTER * (_multiprocessors(device) // (CLUSTER * columns))
+    return _TILES * _multiprocessors(device)
+
+
+def _launch_samples(tiles_at_once: int, blocks: int, n_steps: int) -> int:
     """Number of samples in one launch: work for a fraction of a second."""
     rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
-    return max(1, rounds * multiprocessors * _TILES // blocks)
+    return max(1, rounds * tiles_at_once // blocks)
 
 
 _idle: defaultdict[int, list[Any]] = defaultdict(list)
@@ -192,32 +268,27 @@ def _stream(device: int) -> Iterator[None]:
 
 
 def _launch(
-    task: Task, path: str, samples: NDArray[np.intp], *, clip: bool
+    job: _Job, samples: NDArray[np.intp], *, clip: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
     """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), which may have been clipped (S,).
 
     Nothing but the kernel runs on the GPU's cores. The kernel fills them, so any other work for one chunk of samples
     would wait until the kernel of another chunk has ended, and the host would wait with it.
     """
-    protocol = task.protocol
+    task, protocol = job.task, job.task.protocol
     mu_dt, linear, cubic, sigma = task.step.uniform()
-    S, blocks, n_orders = len(samples), math.ceil(task.n_replicas / ROWS), len(protocol.orders)
-    column = np.argsort(_node_of_column())[: task.n_nodes]
-    drive = np.zeros((S, WIDTH), np.float32)
+    S, blocks, n_orders = len(samples), job.blocks, len(protocol.orders)
+    column = np.argsort(node_of_column(job.columns))[: task.n_nodes]
+    drive = np.zeros((S, job.width), np.float32)
     drive[:, column] = mu_dt * task.drive[samples]
-    clip_at = min(protocol.clip, _LARGEST_STATE)
-    power = _power_of_two(mu_dt * task.W, clip_at)
-    W = cupy.asarray(_pack(mu_dt * task.W * 2.0**power, path))
     arrays = {
         "drive": cupy.asarray(drive),
         "ids": cupy.asarray(task.sample_ids[samples]),
-        "sums": cupy.empty((S, blocks, n_orders, WIDTH), np.float32),
+        "sums": cupy.empty((S, blocks, n_orders, job.width), np.float32),
         "clipped": cupy.asarray(np.zeros(S, np.uint64)),
         "unsure": cupy.asarray(np.zeros(S, np.uint8)),
     }
-    arguments = np.zeros((), _TASK)
-    for name, array in arrays.items():
-        arguments[name] = array.data.ptr
+    arguments = _arguments(_TASK, arrays)
     for name, value in (
         ("n_samples", S),
         ("blocks", blocks),
@@ -228,15 +299,34 @@ def _launch(
         ("linear", 1 + linear),
         ("cubic", cubic),
         ("log_scale", -2 * math.log(2) * sigma**2),
-        ("clip", clip_at),
-        ("unit", 2.0**-power),
-        ("limit", int(np.float16(clip_at).view(np.uint16))),
+        ("clip", job.clip),
+        ("unit", 2.0**-job.power),
+        ("limit", int(np.float16(job.clip).view(np.uint16))),
         ("keys", (round_keys(protocol.seed, task.stream) >> np.uint64(32)).ravel()),
     ):
         arguments[name] = value
-    kernel = _compile(cupy.cuda.Device().id, path, clip)
-    grid = min(cupy.cuda.Device().attributes["MultiProcessorCount"], math.ceil(S * blocks / _TILES))
-    kernel((grid,), (_THREADS,), (W, arguments), shared_mem=_PATHS[path].shared_bytes)
+    tiles = min(job.tiles_at_once, S * blocks)
+    kernel = _compile(job.device, job.path, clip)
+    if job.columns == 1:
+        grid = math.ceil(tiles / _TILES)
+        kernel((grid,), (job.path.threads,), (job.W, arguments), shared_mem=job.path.shared_bytes)
+    else:
+        rows = CLUSTER * math.ceil(tiles / (_TILES * CLUSTER))
+        room = {
+            "W": job.W,
+            "x": cupy.empty((rows, 2, job.columns * WIDTH // K_BLOCK, _X_STAGE), np.uint8),
+            "published": cupy.asarray(np.zeros((rows, 32), np.uint32)),
+        }
+        network = _arguments(_NETWORK, room)
+        network["columns"], network["k_blocks"] = job.columns, math.ceil(task.n_nodes / K_BLOCK)
+        # Multiprocessors wait for each other, so they must all be there: a cooperative launch.
+        kernel(
+            (rows * job.columns,),
+            (job.path.threads,),
+            (arguments, network),
+            shared_mem=job.path.shared_bytes,
+            enable_cooperative_groups=True,
+        )
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
     means = sums[:, 0].astype(np.float64)
     for block in range(1, blocks):  # in the same order in any batch
@@ -245,57 +335,37 @@ def _launch(
     return means.take(column, axis=2), clipped, unsure
 
 
+def _arguments(kind: np.dtype[Any], arrays: dict[str, Any]) -> Any:
+    """A structure for the kernel, with pointers to arrays on the device."""
+    arguments = np.zeros((), kind)
+    for name, array in arrays.items():
+        arguments[name] = array.data.ptr
+    return arguments
+
+
 @cache
-def _compile(device: int, path: str, clip: bool) -> Any:
+def _compile(device: int, path: _Path, clip: bool) -> Any:
     """The kernel for one device, as machine code for just its architecture."""
     capability = cupy.cuda.Device(device).compute_capability
     options = [
         "--std=c++17",
-        f"--gpu-architecture=sm_{capability}{'a' if path == 'wgmma' else ''}",
-        *_PATHS[path].defines,
+        f"--gpu-architecture=sm_{capability}{'a' if '-DHOPPER' in path.defines else ''}",
+        *path.defines,
         *(["-DCLIP"] if clip else []),
     ]
-    source = (_KERNELS / "langevin.cu").read_text()
-    headers = [(_KERNELS / name).read_bytes() for name in _HEADERS]
-    program = nvrtc.createProgram(source, "langevin.cu", headers, [name.encode() for name in _HEADERS])
+    name = f"{path.kernel}.cu"
+    headers = [(_KERNELS / header).read_bytes() for header in _HEADERS]
+    program = nvrtc.createProgram(
+        (_KERNELS / name).read_text(), name, headers, [header.encode() for header in _HEADERS]
+    )
     try:
         nvrtc.compileProgram(program, options)
     except nvrtc.NVRTCError as error:
         raise RuntimeError(f"the kernel does not compile: {error}\n{nvrtc.getProgramLog(program)}") from None
     module = cupy.cuda.function.Module()
     module.load(nvrtc.getCUBIN(program))
-    kernel = module.get_function("langevin")
+    kernel = module.get_function(path.kernel)
     cupy.cuda.driver.funcSetAttribute(
-        kernel.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, _PATHS[path].shared_bytes
+        kernel.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, path.shared_bytes
     )
     return kernel
-
-
-def _node_of_column() -> NDArray[np.intp]:
-    """The node of each column: (WIDTH,). Column 8 j + 2 c + e is node 2 (j % 2) + e of group 4 (j / 2) + c."""
-    column = np.arange(WIDTH)
-    j, c, e = column // 8, column % 8 // 2, column % 2
-    return 16 * (j // 2) + 4 * c + 2 * (j % 2) + e
-
-
-def _power_of_two(W: NDArray[np.float64], clip: float) -> int:
-    """The largest p for which no sum over j of 2^p W_ij x_j, with |x_j| <= clip, exceeds `_LARGEST_SUM`."""
-    largest = max(clip, 1.0) * float(np.abs(W).sum(axis=1).max())
-    return int(np.clip(math.floor(math.log2(_LARGEST_SUM / largest)), -100, 100)) if largest else 0
-
-
-def _pack(W: NDArray[np.float64], path: str) -> NDArray[np.uint16]:
-    """W in half precision, as the product reads it: described in product_wgmma.cuh and product_mma.cuh."""
-    node = _node_of_column()
-    padded = np.zeros((WIDTH, WIDTH))
-    padded[: len(W), : len(W)] = W
-    by_column = padded[np.ix_(node, node)].astype(np.float16).view(np.uint16)
-    if path == "wgmma":
-        rows = by_column.reshape(WIDTH, 4, 8, 8).transpose(1, 0, 2, 3)
-        n = np.arange(WIDTH)[:, None]
-        return np.ascontiguousarray(rows[:, n, np.arange(8) ^ (n % 8)])
-    lane = np.arange(32)
-    k16, pair, tile, half, e = np.ogrid[:16, :16, :2, :2, :2]
-    n = 8 * (2 * pair + tile)[..., None] + lane // 4
-    k = (16 * k16 + 8 * half + e)[..., None] + 2 * (lane % 4)
-    return np.ascontiguousarray(np.moveaxis(by_column[n, k], -1, 2))

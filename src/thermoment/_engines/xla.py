@@ -7,8 +7,10 @@ and its bits do not depend on what else is simulated. Threads keep several tiles
 Two facts about XLA on the CPU shape the loop (measurements in docs/log.md). XLA recomputes noise wherever it is used;
 therefore the noise of the next step is carried through the loop, which forces it into memory once. And XLA computes one
 output per loop; therefore a Box-Muller pair is one complex number, whose parts share logarithm, square root and Philox.
+A GPU wants it otherwise, and has steps of its own: `_Way`.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,14 +23,17 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from thermoment._engines.jax_noise import box_muller
+from thermoment._engines.jax_noise import box_muller, normals_in_quarters
 from thermoment._engines.tally import Tally
 from thermoment._engines.task import Array, Move, Observable, Outcome, Report, Task, check_samples
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
-from thermoment._support.threads import cores
+from thermoment._support.threads import cores, in_blocks
 from thermoment.noise import counters, philox, round_keys
 from thermoment.physics import Dynamics
+
+_BLOCK = 50
+"""Steps of a loop whose length the compiler knows. After every other step the host asks a GPU whether to go on."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ class Xla:
             watched = _Watched(task.observables, task.dynamics, task.protocol.dt)
             scene = _Scene(layout.columns, task.step.mu_dt)
         n_steps = task.protocol.n_steps
-        tiles = self._tiles(task, layout, lambda tile, _: _moments(tile, n_steps, orders, scene, watched))
+        way = self._way(task)
+        tiles = self._tiles(task, layout, lambda tile, _: _moments(tile, n_steps, orders, scene, watched, way))
         for samples, replicas, (sums, clips, totals) in tiles:
             count = samples.stop - samples.start
             raw[samples] += sums[:count, :, layout.columns]
@@ -73,7 +79,8 @@ class Xla:
     def final_states(self, task: Task) -> Array:
         layout = _Layout.of(task)
         states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
-        tiles = self._tiles(task, layout, lambda tile, wanted: _final_states(tile, task.protocol.n_steps, wanted))
+        n_steps, way = task.protocol.n_steps, self._way(task)
+        tiles = self._tiles(task, layout, lambda tile, wanted: _final_states(tile, n_steps, wanted, way))
         for samples, replicas, x in tiles:
             states[samples, replicas] = x[..., layout.columns]
         return states
@@ -82,11 +89,21 @@ class Xla:
         layout = _Layout.of(task)
         records = task.protocol.n_steps // every
         paths = np.zeros((task.n_samples, task.n_replicas, records + 1, len(nodes)))
-        columns = layout.columns[nodes]
-        tiles = self._tiles(task, layout, lambda tile, wanted: _paths(tile, columns, every, records, wanted))
+        columns, way = layout.columns[nodes], self._way(task)
+        tiles = self._tiles(task, layout, lambda tile, wanted: _paths(tile, columns, every, records, wanted, way))
         for samples, replicas, x in tiles:
             paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
         return paths
+
+    @property
+    def on_gpu(self) -> bool:
+        return bool(jax.local_devices()[0].platform == "gpu")
+
+    def _way(self, task: Task) -> "_Way":
+        """How steps are taken here. On a CPU, a TPU and in float64 there is one way only."""
+        if self.dtype != "float32" or not self.on_gpu:
+            return _Way()
+        return _Way(quarters=True, counted=math.isfinite(task.protocol.clip))
 
     def _tiles(
         self, task: Task, layout: "_Layout", run: Callable[["_Tile", tuple[int, int]], Any]
@@ -126,7 +143,11 @@ class Xla:
         """The part of a tile that all tiles share, in the order of `_Tile`."""
         step, columns = task.step, layout.columns
         W = np.zeros((layout.width, layout.width), self.dtype)
-        W[np.ix_(columns, columns)] = step.mu_dt * task.W.T
+
+        def fill(nodes: slice) -> None:
+            W[columns, columns[nodes, None]] = step.mu_dt[nodes, None] * task.W[nodes]
+
+        in_blocks(fill, task.n_nodes)
         nodes = np.zeros(layout.width, bool)
         nodes[columns] = True
         # The coefficients of columns without a node stay zero, and so does x there.
@@ -181,11 +202,20 @@ class _Tile(NamedTuple):
     clip: jax.Array
 
 
+class _Way(NamedTuple):
+    """What a program is compiled for beside its shapes (measurements in docs/log.md)."""
+
+    quarters: bool = False
+    """Noise made in the step that needs it, in quarters of the columns; loops of a known length."""
+    counted: bool = True
+    """Whether updates are held against the clip. XLA makes a second kernel of the count, a fifth of the time."""
+
+
 class _State(NamedTuple):
     x: jax.Array
     """(q, r, width)"""
-    noise: jax.Array
-    """(q, r, width / 2) complex: the noise of the coming step"""
+    noise: jax.Array | None
+    """(q, r, width / 2) complex: the noise of the coming step; None where it is made in its step"""
     clipped: jax.Array
     """(q, r): updates so far that went beyond the clip"""
     totals: tuple[jax.Array, ...] = ()
@@ -239,63 +269,83 @@ def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
     return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
 
 
-def _start(tile: _Tile, n_observables: int = 0) -> _State:
+def _start(tile: _Tile, way: _Way, n_observables: int = 0) -> _State:
     x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
     totals = (jnp.zeros(x.shape[:2], jnp.float64),) * n_observables
-    return _State(x, _noise(tile, jnp.uint64(0)), jnp.zeros(x.shape[:2], jnp.uint64), totals)
+    noise = None if way.quarters else _noise(tile, jnp.uint64(0))
+    return _State(x, noise, jnp.zeros(x.shape[:2], jnp.uint64), totals)
 
 
-def _advance(tile: _Tile, state: _State, first: Any, last: Any, watch: _Watch | None = None) -> _State:
+def _advance(tile: _Tile, state: _State, first: Any, last: Any, way: _Way, watch: _Watch | None = None) -> _State:
     """Steps `first` to `last` - 1 of the recursion."""
 
     def step(n: jax.Array, state: _State) -> _State:
         x = state.x
-        xi = jnp.concatenate([state.noise.real, state.noise.imag], axis=-1)
-        # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6.
+        if state.noise is None:
+            replicas = tile.first_replica + jnp.arange(len(tile.live), dtype=jnp.uint64)
+            xi = normals_in_quarters(n, replicas, x.shape[-1] // 4, tile.ids, tile.keys)
+        else:
+            xi = jnp.concatenate([state.noise.real, state.noise.imag], axis=-1)
+        # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6. DEFAULT is a
+        # little faster there, and was 4e-5 off: it seems to cut x and W off instead of rounding them.
         Wx = jnp.dot(x.reshape(-1, x.shape[-1]), tile.W, precision=lax.Precision.HIGH)
         local = x * (tile.linear + tile.cubic * x * x)
         y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
-        beyond = ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
-        after = jnp.clip(y, -tile.clip, tile.clip)
+        after, clipped = y, state.clipped
+        if way.counted:
+            clipped += ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
+            after = jnp.clip(y, -tile.clip, tile.clip)
         gains = watch(x, after) if watch else ()
         totals = tuple(total + gain for total, gain in zip(state.totals, gains, strict=True))
-        return _State(after, _noise(tile, n + 1), state.clipped + beyond, totals)
+        return _State(after, None if state.noise is None else _noise(tile, n + 1), clipped, totals)
 
-    advanced: _State = lax.fori_loop(jnp.asarray(first, jnp.int64), last, step, state)
+    def block(k: jax.Array, state: _State) -> _State:
+        begin: jax.Array = first + k * _BLOCK
+        advanced: _State = lax.fori_loop(0, _BLOCK, lambda i, state: step(begin + i, state), state)
+        return advanced
+
+    first = jnp.asarray(first, jnp.int64)
+    if way.quarters:
+        blocks = (last - first) // _BLOCK
+        state = lax.fori_loop(0, blocks, block, state)
+        first += blocks * _BLOCK
+    advanced: _State = lax.fori_loop(first, last, step, state)
     return advanced
 
 
-@partial(jax.jit, static_argnames=("orders", "watched"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
 def _moments(
-    tile: _Tile, n_steps: int, orders: tuple[int, ...], scene: _Scene | None, watched: _Watched | None
+    tile: _Tile, n_steps: int, orders: tuple[int, ...], scene: _Scene | None, watched: _Watched | None, way: _Way
 ) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:
     """Sums of x^p over the tile's replicas in float64 (q, len(orders), width), and clipped updates (q,).
 
     With observables also the total of each for every replica (q, r). Without, the program has no trace of them.
     """
     if watched and scene:
-        start = _start(tile, len(watched.observables))
-        state = _advance(tile, start, 0, n_steps, _watch(tile, scene, watched))
+        start = _start(tile, way, len(watched.observables))
+        state = _advance(tile, start, 0, n_steps, way, _watch(tile, scene, watched))
     else:
-        state = _advance(tile, _start(tile), 0, n_steps)
+        state = _advance(tile, _start(tile, way), 0, n_steps, way)
     x = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
     counted = jnp.where(tile.live, state.clipped, 0)
     sums = jnp.stack([(x**p).sum(axis=1) for p in orders], axis=1)
     return sums, counted.sum(axis=1), state.totals
 
 
-@partial(jax.jit, static_argnames="wanted", compiler_options=REPRODUCIBLE)
-def _final_states(tile: _Tile, n_steps: int, wanted: tuple[int, int]) -> jax.Array:
+@partial(jax.jit, static_argnames=("wanted", "way"), compiler_options=REPRODUCIBLE)
+def _final_states(tile: _Tile, n_steps: int, wanted: tuple[int, int], way: _Way) -> jax.Array:
     """x of the wanted samples and replicas: (*wanted, width)."""
-    return _advance(tile, _start(tile), 0, n_steps).x[: wanted[0], : wanted[1]]
+    return _advance(tile, _start(tile, way), 0, n_steps, way).x[: wanted[0], : wanted[1]]
 
 
-@partial(jax.jit, static_argnames=("records", "wanted"), compiler_options=REPRODUCIBLE)
-def _paths(tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int]) -> jax.Array:
+@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=REPRODUCIBLE)
+def _paths(
+    tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int], way: _Way
+) -> jax.Array:
     """x of some columns after each `every` steps: (records, *wanted, len(columns))."""
 
     def record(state: _State, k: jax.Array) -> tuple[_State, jax.Array]:
-        state = _advance(tile, state, k * every, (k + 1) * every)
+        state = _advance(tile, state, k * every, (k + 1) * every, way)
         return state, state.x[: wanted[0], : wanted[1], columns]
 
-    return lax.scan(record, _start(tile), jnp.arange(records))[1]
+    return lax.scan(record, _start(tile, way), jnp.arange(records))[1]

@@ -19,6 +19,15 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
+def in_blocks(work: Callable[[slice], Any], n: int, size: int = 256) -> list[Any]:
+    """`work` of every block of `size` of n items, on all cores: for work that NumPy does outside of the interpreter."""
+    blocks = [slice(first, min(first + size, n)) for first in range(0, n, size)]
+    if len(blocks) == 1:
+        return [work(blocks[0])]
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(work, blocks))
+
+
 def multiply_in_threads(work: Callable[[int], float], items: Sequence[int]) -> list[float]:
     """`work` of all items, on all cores, with matrix products of one thread each.
 

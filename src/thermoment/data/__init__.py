@@ -1,4 +1,4 @@
-"""Data sets: images and their classes, from scikit-learn, verified files, a folder of IDX files or an .npz file.
+"""Data sets: images and their classes, from scikit-learn, verified files, a folder of IDX files, an .npz or a CSV file.
 
 Pixels become float32 in [0, 1]. Bytes of IDX files are divided by 255. In an .npz file floats must lie in [0, 1] as
 they are, integers are grey levels from 0 to 255 and are divided by 255, and booleans are 0 and 1.
@@ -13,9 +13,10 @@ import numpy as np
 
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.progress import Listener
-from thermoment.data import idx, npz
+from thermoment.data import idx, npz, table
 from thermoment.data.dataset import Dataset
 from thermoment.data.sources import KNOWN, candidates, fetch
+from thermoment.data.table import Split
 
 NAMES = ("digits", *KNOWN)
 """Data sets with a name. `load` takes paths as well."""
@@ -33,23 +34,35 @@ class Place:
 
 
 def load(
-    name: str | PathLike[str], data_dir: str | PathLike[str] | None = None, *, listener: Listener | None = None
+    name: str | PathLike[str],
+    data_dir: str | PathLike[str] | None = None,
+    *,
+    split: Split | None = None,
+    listener: Listener | None = None,
 ) -> Dataset:
-    """The data set `name`: one of `NAMES`, else the path of a folder of IDX files or of an .npz file.
+    """The data set `name`: one of `NAMES`, else the path of a folder of IDX files, of an .npz or of a CSV file.
 
     `digits` comes with scikit-learn: 8 x 8, the first 1297 to learn from, the last 500 to be judged by. The files of
     `mnist` and `fashion-mnist` are looked for in `data_dir` or in $THERMOMENT_DATA (in a part of it called like the
     data set, or in itself) and nowhere else if either is given; else in the user's cache; else they are downloaded into
     it, and `listener` is told how far; without one, stderr shows it. An .npz file holds x_train, y_train, x_test,
-    y_test, with x (S, D) or (S, height, width) or of more dimensions.
+    y_test, with x (S, D) or (S, height, width) or of more dimensions. A CSV file has names in its first line, and
+    `split` says which column is the class, how rows are split and how they are scaled.
     """
     name = _name(name)
+    is_csv = name not in NAMES and Path(name).suffix.lower() == ".csv"
+    if is_csv and split is None:
+        raise ValueError(f"{name}: The column with the classes must be named: set `data.label`.")
+    if split is not None and not is_csv:
+        raise ValueError(f"{name} is no CSV file, so there is no column to name: leave out `data.label`.")
     if name == "digits":
         return _digits()
     if name in KNOWN:
         return idx.from_files(name, fetch(name, data_dir, listener))
     path = _path(name)
     try:
+        if split is not None:
+            return table.read(path, split)
         return idx.read(path) if path.is_dir() else npz.read(path)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -87,8 +100,9 @@ def _name(name: str | PathLike[str]) -> str:
 
 def _path(name: str) -> Path:
     path = Path(name).expanduser()
-    if not name or not (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
-        raise invalid("name", f"be {', '.join(NAMES)}, a folder of IDX files or an .npz file", quoted(name))
+    if not name or not (path.is_dir() or (path.is_file() and path.suffix.lower() in (".npz", ".csv"))):
+        must = f"be {', '.join(NAMES)}, a folder of IDX files, an .npz or a CSV file that exists"
+        raise invalid("name", must, quoted(name))
     return Path(os.path.abspath(path))
 
 

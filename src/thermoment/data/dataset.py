@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from thermoment._support.checks import check_integer, check_integers, check_shape, invalid
 from thermoment._support.memory import check_fits
+from thermoment.data.columns import Columns
 
 MOST_CLASSES = 2**16
 """A label of this or more is some other number, not a class: a readout has a row for every class."""
@@ -34,6 +35,8 @@ class Dataset:
     """(n_test,)"""
     image_shape: tuple[int, ...]
     """What a row of x is, unrolled; (n_inputs,) if it is no image."""
+    columns: Columns | None = None
+    """Of a table: the names of its columns and classes, and how its values were scaled."""
 
     def __post_init__(self) -> None:
         shape = check_integers("image_shape", self.image_shape, 1, 2**31)
@@ -85,7 +88,12 @@ class Dataset:
 
 
 def from_images(
-    name: str, x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any]
+    name: str,
+    x_train: NDArray[Any],
+    y_train: NDArray[Any],
+    x_test: NDArray[Any],
+    y_test: NDArray[Any],
+    columns: Columns | None = None,
 ) -> Dataset:
     """A data set of images (S, ...), and what holds for a whole one but need not for its first few."""
     shape = x_train.shape[1:]
@@ -95,7 +103,7 @@ def from_images(
         wanted = ", ".join(("S", *map(str, shape)))
         raise ValueError(f"Argument `x_test` must have shape ({wanted}), but has shape {x_test.shape}.")
     x_train, x_test = (x.reshape(len(x), -1) for x in (x_train, x_test))
-    dataset = Dataset(name, x_train, y_train, x_test, y_test, shape)
+    dataset = Dataset(name, x_train, y_train, x_test, y_test, shape, columns)
     known, asked = int(dataset.y_train.max()), int(dataset.y_test.max())
     if asked > known:
         raise invalid("y_test", f"have labels up to {known}, the largest of y_train", f"{asked} at the largest")

@@ -1,4 +1,4 @@
-"""A drawing as an image of MNIST's kind: strokes fitted into 20 x 20 pixels, their mass in the centre of 28 x 28."""
+"""A drawing as an image of MNIST's kind: fitted into 20 x 20 pixels, its mass in the centre of 28 x 28."""
 
 from collections.abc import Sequence
 
@@ -16,6 +16,10 @@ _SAMPLES = 4
 _ROUNDS = 3
 """Times the drawing is moved to put its mass into the centre: the first leaves a few hundredths of a pixel."""
 _MOST_POINTS = 100_000
+_FAINTEST = 0.05
+"""Contrast of a picture, from its border to its strongest ink, below which there is nothing to see."""
+_PAPER = 0.3
+"""Share of the strongest ink below which a pixel of a picture is paper."""
 
 Array = NDArray[np.float64]
 
@@ -64,3 +68,33 @@ def _mass_centre(image: Array) -> Array:
     axis = np.arange(SIZE) - (SIZE - 1) / 2
     mass = image.sum()
     return np.asarray(np.array([(image @ axis).sum(), (image.T @ axis).sum()]) / mass)
+
+
+def fit(picture: ArrayLike) -> NDArray[np.float32]:
+    """The image (28, 28) of what is drawn on a picture (height, width) of grey levels from 0 to 1, as MNIST was made.
+
+    The background is what most of the picture's border is; ink may be darker or lighter. Ink is cut out, shrunk or
+    enlarged to 20 pixels along its longer side, and its mass put into the centre, to the nearest pixel.
+    """
+    from PIL import Image
+
+    levels = check_array("picture", picture, ("height", "width"))
+    border = np.concatenate([levels[0], levels[-1], levels[:, 0], levels[:, -1]])
+    ink = np.abs(levels - np.median(border))
+    if ink.max() < _FAINTEST:
+        raise invalid("picture", "show something darker or lighter than its border", "all of one shade")
+    ink = np.where(ink < _PAPER * ink.max(), 0, ink / ink.max())
+    rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
+    cut = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    height, width = (max(1, round(side * BOX / max(cut.shape))) for side in cut.shape)
+    small = np.asarray(Image.fromarray(cut.astype(np.float32)).resize((width, height), Image.Resampling.BOX))
+    centre = [
+        float(small.sum(axis=1 - axis) @ (np.arange(side) + 0.5)) / float(small.sum())
+        for axis, side in enumerate(small.shape)
+    ]
+    top, left = (
+        int(np.clip(round(SIZE / 2 - at), 0, SIZE - side)) for at, side in zip(centre, small.shape, strict=True)
+    )
+    image = np.zeros((SIZE, SIZE), np.float32)
+    image[top : top + height, left : left + width] = small
+    return image

@@ -1,6 +1,7 @@
 """Data sets in .npz files: the four arrays, never more than a bound in memory, never a pickle."""
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +16,31 @@ from thermoment.data.dataset import ARRAYS, Dataset, from_images, grey
 
 def read(path: Path) -> Dataset:
     """The data set in an .npz file, with the file's name."""
-    arrays = _arrays(path)
+    arrays = arrays_of(path, ARRAYS)
     x_train, y_train, x_test, y_test = (arrays[name] for name in ARRAYS)
-    return from_images(path.stem, _scaled("x_train", x_train), y_train, _scaled("x_test", x_test), y_test)
+    return from_images(path.stem, scaled("x_train", x_train), y_train, scaled("x_test", x_test), y_test)
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def arrays_of(path: Path, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """The arrays of these names, and of the `optional` ones those that are there."""
     if not zipfile.is_zipfile(path):
         raise ValueError("It must be a whole .npz file, but is none or cut off.")
     try:
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in file.zip.infolist()}
-            if not sizes.keys() >= set(ARRAYS):
-                raise ValueError(f"It must hold {', '.join(ARRAYS)}, but holds {', '.join(sizes) or 'nothing'}.")
-            if max(sizes[name] for name in ARRAYS) > idx.MOST_BYTES:
+            if not sizes.keys() >= set(names):
+                raise ValueError(f"It must hold {', '.join(names)}, but holds {', '.join(sizes) or 'nothing'}.")
+            wanted = [*names, *(name for name in optional if name in sizes)]
+            if any(sizes[name] > idx.MOST_BYTES for name in wanted):
                 raise ValueError(f"Its arrays must have at most {idx.MOST_BYTES} bytes, but one has more.")
-            return {name: file[name] for name in ARRAYS}
+            return {name: file[name] for name in wanted}
     except ValueError:
         raise
     except DAMAGED_NPZ as error:
         raise ValueError(f"It must be a whole .npz file, but is damaged: {error}.") from None
 
 
-def _scaled(argument: str, x: NDArray[Any]) -> NDArray[Any]:
+def scaled(argument: str, x: NDArray[Any]) -> NDArray[Any]:
     """Pixels in [0, 1] by the rule of `thermoment.data`; floats stay as they are, and `Dataset` checks them."""
     if x.dtype.kind == "b":
         return x.astype(np.float32)

@@ -1,5 +1,6 @@
 """An experiment: everything a run depends on, as frozen dataclasses from a TOML file; repeats and variants of it."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import tomli_w
 
 from thermoment._support.checks import check_integer, check_not_negative, invalid
+from thermoment.data.table import Split
 from thermoment.experiments.toml import as_table, build
 from thermoment.learning.options import FiniteTime, Sgd, Stage, Training
 from thermoment.physics import Dynamics
@@ -26,20 +28,47 @@ _LONGEST_NAMES = 180
 """Of all reservoirs joined by +: a readout's file is called so, and a file's name has at most 255 bytes."""
 _TAKEN = re.compile("figures|readouts|reservoirs|repeat-[0-9]+", re.IGNORECASE)
 """Folders of a run, which has each variant in a folder of its name beside them."""
+_TABLE = "table"
+"""The shipped experiment that a CSV file is run by."""
+_SPLIT = {"test_share": "test_share", "split_seed": "seed", "scaling": "scaling", "leave_out": "leave_out"}
+"""Settings of the data that are about a CSV file, and what each is in a Split."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Which data set, and how much of it from its start; all of it unless said."""
+    """Which data set, and how much of it from its start; all of it unless said.
+
+    Of a CSV file, `label` names the column with the classes. The other settings are those of `Split`, and have its
+    defaults where they are left out.
+    """
 
     name: str = "digits"
     n_train: int | None = None
     n_test: int | None = None
+    label: str | None = None
+    test_share: float | None = None
+    split_seed: int | None = None
+    scaling: str | None = None
+    leave_out: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_train", "n_test"):
             if (value := getattr(self, name)) is not None:
                 check_integer(name, value, 2, 2**40)
+        given = {name: value for name in _SPLIT if (value := getattr(self, name)) is not None}
+        if self.label is None and given:
+            raise invalid("label", f"name the column with the classes, as {next(iter(given))} is set", "left out")
+        if split := self.split:
+            for name, theirs in _SPLIT.items():
+                object.__setattr__(self, name, getattr(split, theirs))
+
+    @property
+    def split(self) -> Split | None:
+        """How a CSV file becomes a data set; None where the data are no CSV file."""
+        if self.label is None:
+            return None
+        given = {theirs: value for name, theirs in _SPLIT.items() if (value := getattr(self, name)) is not None}
+        return Split(self.label, **given)
 
 
 @dataclass(frozen=True)
@@ -157,7 +186,15 @@ class Experiment:
 
 
 def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment in a TOML file, or of a name that ships with the package; `overrides` are "a.b=c"."""
+    """The experiment in a TOML file, or of a name that ships with the package; `overrides` are "a.b=c".
+
+    A CSV file stands for the experiment `table` with this file as its data; `overrides` name its column of classes.
+    """
+    if (path := Path(source)).suffix.lower() == ".csv":
+        if not any(override.partition("=")[0].strip() == "data.label" for override in overrides):
+            raise ValueError(f"{path}: Which column holds the classes? Say it by --set data.label=COLUMN.")
+        name = re.sub("[^A-Za-z0-9_-]", "-", path.stem)[:_LONGEST_NAME] or _TABLE
+        source, overrides = _TABLE, [f"name={name}", f"data.name={json.dumps(str(path))}", *overrides]
     text, origin = _text(source)
     try:
         return _read(text, origin, overrides)
@@ -235,7 +272,7 @@ def _not_toml(origin: str, error: ValueError) -> ValueError:
         return ValueError(f"{origin} is not TOML: {error}.")
     return ValueError(
         f"{origin} is not an experiment. An experiment is one of {', '.join(_shipped())}, or a TOML file. It names its "
-        "data: `data.name` is a data set, a folder of IDX files or an .npz file, as in --set data.name=own.npz."
+        "data: `data.name` is a data set, a folder of IDX files, an .npz or a CSV file, as in --set data.name=own.npz."
     )
 
 

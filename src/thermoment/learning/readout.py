@@ -119,6 +119,12 @@ def classes(logits: Array) -> NDArray[np.int64]:
     return chosen
 
 
+def probabilities(logits: Array) -> Array:
+    """The softmax of logits (S, C): (S, C)."""
+    weight = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+
 def average_logits(readouts: Sequence[Readout], blocks: Sequence[ArrayLike]) -> Array:
     """Late fusion: the mean over readouts of the logits of each on its own block of features (S, F): (S, C)."""
     if not readouts or len(readouts) != len(blocks):

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from thermoment._engines.task import Engine
 from thermoment._support.checks import check_shape, invalid
 from thermoment._support.files import read_tensors, write_tensors
-from thermoment.learning.readout import Readout, Scaling, average_logits, classes
+from thermoment.learning.readout import Readout, Scaling, average_logits, classes, probabilities
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
@@ -105,9 +105,7 @@ class Classifier:
 
     def predict_proba(self, inputs: ArrayLike, **simulated: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, the softmax of the logits: (S, C)."""
-        z = self.logits(inputs, **simulated)
-        weight = np.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+        return probabilities(self.logits(inputs, **simulated))
 
     def save(self, path: str | PathLike[str], *, dtype: str = "float64") -> None:
         """Writes one safetensors file, whole or not at all. `load` gives back the same bits, if `dtype` is float64."""

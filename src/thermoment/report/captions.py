@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-from thermoment.report.formatting import FIT_NAMES, MINUS, listing, percent
+from thermoment.report.findings import mistakes
+from thermoment.report.formatting import FIT_NAMES, MINUS, all_of, listing, percent
+from thermoment.results.pictures import MOST_MISREAD, MOST_NODES, MOST_RESERVOIRS
 from thermoment.results.results import Results, StudyResults
 from thermoment.results.table import Table
 
@@ -20,6 +22,10 @@ def captions(results: Results | StudyResults) -> dict[str, Caption]:
         return {"study": _study(results)}
     return _node(results) | {
         "errors": _errors(results),
+        "confusion": _confusion(results),
+        "misread": _misread(results),
+        "training": _training(results),
+        "weights": _weights(results),
         "fusion": _fusion(results),
         "repeats": _repeats(results),
     }
@@ -71,6 +77,53 @@ def _errors(results: Results) -> Caption:
         f"overlap of wrong sets: wrong in both over wrong in either. (c) {bars}.",
         "Diagram of error sets, matrix of overlaps and bar chart of test errors; the tables of this page hold every "
         f"number. Wrong test samples: {sizes}.",
+    )
+
+
+def _confusion(results: Results) -> Caption:
+    table = Table.of(results.accuracy)
+    who = f"{all_of(table.headline.model.reservoirs)} ({FIT_NAMES[table.headline.model.readout]})"
+    return Caption(
+        f"How often each class was taken for each by {who[0].lower()}{who[1:]}: a row for every true class, a column "
+        "for what its test samples were taken for. Right answers are blue, mistakes the darker the more there are.",
+        f"Confusion matrix of {results.dataset.n_classes} classes; {mistakes(results)}",
+    )
+
+
+def _misread(results: Results) -> Caption:
+    row = Table.of(results.accuracy).headline
+    wrong = row.total - row.correct
+    which = f"All {wrong}" if wrong <= MOST_MISREAD else f"The {MOST_MISREAD} most confident of {wrong}"
+    chosen = "" if wrong <= MOST_MISREAD else ", those in which the wrong class got the highest probability"
+    return Caption(
+        f"{which} misread test images{chosen}: what each is → what it was taken for, and the probability that the "
+        "readout gave to that answer.",
+        f"Pictures of up to {MOST_MISREAD} misread test images, each with its true class, the class it was taken for "
+        "and the probability of that answer.",
+    )
+
+
+def _training(results: Results) -> Caption:
+    stages = max((len(one.get("stages", ())) for one in results.settings["reservoirs"]), default=0)
+    steps = " A curve with a step has several stages, each with a new head." if stages > 1 else ""
+    validated = results.settings.get("finite_time", {}).get("validation")
+    held_out = "; and how many of the images that were held out were right" if validated else ""
+    return Caption(
+        f"The loss of every training after each epoch, a mean over its batches{held_out}.{steps} The losses of "
+        "different trainings are of different features and not to be compared with each other.",
+        "Line plots of the training loss over epochs, a curve for each training.",
+    )
+
+
+def _weights(results: Results) -> Caption:
+    model = Table.of(results.accuracy).headline.model
+    several = len(model.reservoirs)
+    which = "each reservoir" if several <= MOST_RESERVOIRS else f"the first {MOST_RESERVOIRS} reservoirs"
+    trained = model.readout == "trained" or any(one.get("stages") for one in results.settings["reservoirs"])
+    return Caption(
+        f"The input weights K {'after training' if trained else 'as drawn'}, as images: the first {MOST_NODES} nodes "
+        f"of {which}. A bright pixel pushes the node up where it is vermilion, down where it is blue.",
+        f"Grids of small images, one for each of the first {MOST_NODES} nodes of every reservoir.",
     )
 
 

@@ -88,6 +88,24 @@ def clipped(results: Results) -> str:
     return f"{results.clip_count} updates ({share} %) were clipped to |x| <= {protocol['clip']:g}"
 
 
+def mistakes(results: Results, most: int = 3) -> str:
+    """Which class was most often taken for which, by the model that the run is judged by; empty if not counted."""
+    if results.confusion is None:
+        return ""
+    counts = results.confusion.counts
+    wrong = [(n, is_, taken) for is_, row in enumerate(counts) for taken, n in enumerate(row) if n and is_ != taken]
+    total = sum(n for n, _, _ in wrong)
+    if not total:
+        return "No test sample was taken for another class."
+    if total == 1:
+        return f"The one mistake: {wrong[0][1]} taken for {wrong[0][2]}."
+    first = sorted(wrong, key=lambda one: (-one[0], *one[1:]))[:most]
+    if first[0][0] == 1:
+        return f"None of the {total} mistakes happened twice."
+    parts = [f"{is_} taken for {taken} ({n} times)" for n, is_, taken in first if n > 1]
+    return f"Most common of {total} mistakes: {listing(parts)}."
+
+
 def study(results: StudyResults) -> str:
     """What a study consists of."""
     seeds = sorted({len(row.correct) for variant in results.study for row in variant.accuracy})

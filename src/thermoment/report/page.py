@@ -1,6 +1,7 @@
 """A run's report: one HTML file that needs nothing else, made from results.json and the figures beside it."""
 
 import base64
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def page(results: Results | StudyResults, images: dict[str, str]) -> str:
         formatting.signed,
     ):
         environment.filters[function.__name__] = function
-    kind, content = ("study", _study(results)) if isinstance(results, StudyResults) else ("run", _run(results))
+    kind, content = ("study", _study(results)) if isinstance(results, StudyResults) else ("run", _run(results, images))
     return environment.get_template(f"{kind}.html.j2").render(
         results=results,
         images=images,
@@ -63,15 +64,17 @@ def page(results: Results | StudyResults, images: dict[str, str]) -> str:
     )
 
 
-def _run(results: Results) -> dict[str, Any]:
+def _run(results: Results, images: Mapping[str, str]) -> dict[str, Any]:
     table = Table.of(results.accuracy)
     compared, tables = beside.compare(results), run_tables(results)
     sections = {
         "summary": "In short",
         "accuracy": "Accuracy",
+        "mistakes": "Mistakes" if images.keys() & {"confusion", "misread"} else None,
         "together": "Errors in common" if results.mcnemar or results.jaccard else None,
         "paper": "Beside the paper" if compared else None,
         "seeds": "Over seeds" if tables["seeds"] else None,
+        "training": "Training" if images.keys() & {"training", "weights"} else None,
         "machine": "The machine",
         "settings": "Settings",
         "again": "Run, check, cite",
@@ -79,6 +82,7 @@ def _run(results: Results) -> dict[str, Any]:
     return {
         "sections": [(anchor, title) for anchor, title in sections.items() if title],
         "summary": [*findings.summary(results), beside.sentence(results), findings.machine(results)],
+        "mistakes": findings.mistakes(results),
         "differences": beside.differences(results),
         "reasons": beside.reasons(results),
         "compared": compared,

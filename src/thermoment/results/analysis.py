@@ -15,13 +15,25 @@ from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
 from thermoment.results.naming import FITS, Fit, ModelKey
-from thermoment.results.results import Accuracy, Analysis, Baseline, Difference, Overlap, PairedTest, Region, Summary
+from thermoment.results.results import (
+    Accuracy,
+    Analysis,
+    Baseline,
+    Confusion,
+    Difference,
+    Overlap,
+    PairedTest,
+    Region,
+    Summary,
+)
 from thermoment.results.statistics import Interval, Pair, spread, wilson
 from thermoment.results.table import Table
 
 Labels = NDArray[np.integer[Any]]
 Wrong = dict[ModelKey, NDArray[np.bool_]]
 """Where each model was wrong: (S,) each."""
+MOST_CONFUSED = 100
+"""Classes up to which a confusion matrix is counted: it has their square of numbers."""
 
 
 def analyse(
@@ -36,6 +48,7 @@ def analyse(
     differences  the same pairs: accuracy of b less accuracy of a, with its bootstrap interval
     jaccard      overlap of wrong sets: single reservoirs with each other, then with all joined
     regions      how many samples were wrong in exactly this set of single reservoirs; sets without any are left out
+    confusion    what the model that the run is judged by took each class for
     """
     wrong = _wrong(labels, predictions)
     table = _in_order([_accuracy(model, mask, n_nodes) for model, mask in wrong.items()])
@@ -51,7 +64,18 @@ def analyse(
             counts = pair.wrong_a, pair.wrong_b, pair.both_wrong, pair.union
             jaccard.append(Overlap(*who, *counts, pair.jaccard))
         regions += _regions(fit, {model.name: wrong[replace(model, readout=fit)] for model in _singles(table, fit)})
-    return Analysis(tuple(accuracy), tuple(mcnemar), tuple(differences), tuple(jaccard), tuple(regions))
+    found = tuple(accuracy), tuple(mcnemar), tuple(differences), tuple(jaccard), tuple(regions)
+    judged = table.headline.model
+    return Analysis(*found, _confusion(judged, labels, predictions[judged]))
+
+
+def confusion_counts(labels: Labels, predicted: Labels, n_classes: int) -> NDArray[np.int64]:
+    """How many samples of each class were taken for each: (C, C), a row for every true class.
+
+    labels, predicted: (S,), from 0 to C - 1
+    """
+    counts = np.bincount(labels * n_classes + predicted, minlength=n_classes**2)
+    return counts.reshape(n_classes, n_classes)
 
 
 def baseline(name: str, readout: Fit, labels: Labels, predicted: Labels) -> Baseline:
@@ -144,6 +168,14 @@ def _accuracy(model: ModelKey, wrong: NDArray[np.bool_], n_nodes: Mapping[str, i
     correct = total - int(np.count_nonzero(wrong))
     n_features = None if n_nodes is None else sum(n_nodes[name] for name in model.reservoirs) * len(model.orders)
     return Accuracy(model, n_features, correct, total, correct / total, wilson(correct, total))
+
+
+def _confusion(model: ModelKey, labels: Labels, predicted: Labels) -> Confusion | None:
+    n_classes = 1 + int(max(labels.max(), predicted.max()))
+    if n_classes > MOST_CONFUSED or min(labels.min(), predicted.min()) < 0:
+        return None
+    counts = confusion_counts(np.asarray(labels), np.asarray(predicted), n_classes)
+    return Confusion(model, tuple(map(tuple, counts.tolist())))
 
 
 def _regions(readout: Fit, wrong: Mapping[str, NDArray[np.bool_]]) -> list[Region]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from thermoment.data.columns import Columns
 from thermoment.results.codec import plain, typed
 from thermoment.results.naming import Fit, ModelKey
 from thermoment.results.statistics import Interval
@@ -25,6 +26,10 @@ class DatasetFacts:
     n_inputs: int
     n_classes: int
     sha256: str
+    columns: Columns | None = None
+    """of a table: its columns and classes by name, and how they were scaled"""
+    image_shape: tuple[int, ...] = ()
+    """height and width, where an input is an image"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,15 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Confusion:
+    """What one model took the samples of each class for."""
+
+    model: ModelKey
+    counts: tuple[tuple[int, ...], ...]
+    """(C, C): the row is the class of a sample, the column what it was taken for"""
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Every number that follows from the labels and the predictions of one run."""
 
@@ -94,6 +108,8 @@ class Analysis:
     differences: tuple[Difference, ...]
     jaccard: tuple[Overlap, ...]
     regions: tuple[Region, ...]
+    confusion: Confusion | None = None
+    """of the model that the run is judged by; None where there are very many classes"""
 
 
 @dataclass(frozen=True)
@@ -182,6 +198,8 @@ class Results(Described):
     differences: tuple[Difference, ...]
     jaccard: tuple[Overlap, ...]
     regions: tuple[Region, ...]
+    confusion: Confusion | None = None
+    """of the model that the run is judged by; a run of an earlier version has none"""
     baseline: tuple[Baseline, ...] = ()
     """what the same readouts get without a reservoir, where that was asked"""
     repeats: tuple[Summary, ...] = ()

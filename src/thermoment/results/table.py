@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, all_orders, label
 from thermoment.results.results import Accuracy
@@ -13,6 +13,12 @@ class HasModel(Protocol):
 
     @property
     def model(self) -> ModelKey: ...
+
+
+class Judged(NamedTuple):
+    """A row that has no number yet."""
+
+    model: ModelKey
 
 
 Row = TypeVar("Row", bound=HasModel)

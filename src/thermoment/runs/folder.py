@@ -11,9 +11,9 @@ from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
 from thermoment.results.codec import plain
-from thermoment.results.node import NODE, NodeSample
 from thermoment.results.results import RESULTS, Results, StudyResults, load
 from thermoment.runs.feature_store import FeatureStore
+from thermoment.runs.pictures import files_of, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.store import SUMS, damaged, place, read_sums, remove_partial, write_sums
 
@@ -73,14 +73,14 @@ def write_timings(folder: Path, seconds: Mapping[str, float]) -> None:
 
 
 def rewrite_report(folder: Path) -> Path:
-    """Makes figures and report.html of a run again from its results.json, and brings SHA256SUMS up to date.
+    """Makes figures and report.html of a run again from its files, and brings SHA256SUMS up to date.
 
     A run that has no node.safetensors keeps the figures of its node, if it has any.
     """
     results = load(folder)
-    node = NodeSample.load(folder / NODE) if (folder / NODE).exists() else None
     (folder / "figures").mkdir(exist_ok=True)
-    drawn = figures.draw(results, folder / "figures", node)
+    shown = pictures(files_of(folder), results) if isinstance(results, Results) else None
+    drawn = figures.draw(results, folder / "figures", shown)
     path: Path = report.write(folder)
     if before := read_sums(folder):  # a list that is not whole is not made to look so
         write_sums(folder, [str(made.relative_to(folder)) for made in (*drawn, path)], before)
@@ -147,6 +147,9 @@ def _check_results(folder: Path, results: Results) -> list[str]:
     n_nodes = {plan["name"]: plan["n_nodes"] for plan in results.settings["reservoirs"]}
     derived = vars(analyse(*load_predictions(folder), n_nodes)) | {"baseline": baselines(folder)}
     pairs = {name: (getattr(results, name), found) for name, found in derived.items()}
+    stored, found = pairs.pop("confusion")
+    if stored is not None:  # as in a run of an earlier version
+        pairs["confusion"] = (stored,), (found,)
     return [
         f'"{key}" of {RESULTS} does not follow from {PREDICTIONS}: {_first_difference(stored, found)}'
         for key, (stored, found) in pairs.items()

@@ -1,20 +1,24 @@
 """A finished run as a classifier, from its folder alone."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 
 from thermoment._support.checks import invalid
+from thermoment.data.columns import Columns
 from thermoment.experiments.experiment import read
 from thermoment.experiments.toml import as_table
 from thermoment.learning.readout import Readout
 from thermoment.machines.classifier import Classifier
+from thermoment.machines.pretrained import pretrained
 from thermoment.reservoir import Reservoir
+from thermoment.results.codec import typed
 from thermoment.results.naming import ModelKey, readout_file
-from thermoment.results.results import Results
+from thermoment.results.results import DatasetFacts, Results
 from thermoment.results.results import load as load_results
 from thermoment.runs.folder import EXPERIMENT
+from thermoment.runs.pictures import curves, files_of
 from thermoment.runs.readouts import classifier
 from thermoment.runs.reservoirs import trained_name
 
@@ -44,7 +48,27 @@ def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Class
     parts = [key for key in keys if key.fusion == "feature" and (folder / "readouts" / readout_file(key)).is_file()]
     readouts = {key: Readout.load(folder / "readouts" / readout_file(key)) for key in parts if _needed(key, wanted)}
     facts = {"model": wanted.key, "experiment": as_table(experiment), "results": results.plain()}
+    facts["training"] = [asdict(curve) for curve in curves(files_of(folder))]
     return replace(classifier(wanted, reservoirs, protocol, readouts), engine=engine, facts=facts)
+
+
+def named(run: str, model: str | None = None) -> Classifier:
+    """The classifier of the run in the folder `run`, or else the machine of this name that ships with the package."""
+    if Path(run).is_dir():
+        return load(run, model)
+    if run not in pretrained():
+        known = ", ".join(pretrained())
+        raise ValueError(f"{run!r} is neither the folder of a run nor a machine that ships with the package ({known}).")
+    if model is not None:
+        raise invalid("model", f"be left out, as {run} has only one", repr(model))
+    return pretrained(run)
+
+
+def columns(machine: Classifier) -> Columns | None:
+    """The columns of the table that the classifier of a run was trained on; None where it was no table."""
+    facts = machine.facts.get("results", {}).get("dataset", {})
+    found: DatasetFacts | None = typed(DatasetFacts, facts) if facts else None
+    return found.columns if found else None
 
 
 def _best(keys: list[ModelKey]) -> ModelKey:

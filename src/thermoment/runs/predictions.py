@@ -17,7 +17,8 @@ Baselines = dict[tuple[str, Fit], Labels]
 """What a readout of something else than moments took the images for, by what it reads and how it was fitted."""
 PREDICTIONS = "predictions.npz"
 RAW_PIXELS = "raw pixels"
-BASELINES = (RAW_PIXELS,)
+RAW_COLUMNS = "raw columns"
+BASELINES = (RAW_PIXELS, RAW_COLUMNS)
 """What a readout may read in place of moments."""
 _BASELINE = "baseline:"
 """No reservoir can be called so: a name has no colon."""

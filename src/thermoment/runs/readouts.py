@@ -18,14 +18,16 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.learning.fit import fit_converged, fit_sgd
 from thermoment.learning.options import Sgd
-from thermoment.learning.readout import Readout, classes
+from thermoment.learning.readout import Readout, classes, probabilities
 from thermoment.machines.classifier import Classifier
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
 from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
+from thermoment.results.pictures import MISREAD, Misread
+from thermoment.results.table import Judged, Table
 from thermoment.runs.context import Context, digest
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import RAW_PIXELS, Baselines, Predictions, save_predictions
+from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines, Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import Stage
 from thermoment.simulation import simulate
@@ -75,7 +77,9 @@ def fit_and_predict(
         for readout in dict.fromkeys(model.readout for model in fitted)
         for model in paper_models(list(stores), protocol.orders, readout)
     ]
-    predictions = predict(models, fitted, made.reservoirs, protocol, joined(stores, slice(dataset.n_train, None)))
+    tested = joined(stores, slice(dataset.n_train, None))
+    predictions = predict(models, fitted, made.reservoirs, protocol, tested)
+    judged = tested, fitted, made.reservoirs
     if heads:
         as_trained = list(heads)
         if len(as_trained) > 1:
@@ -85,20 +89,42 @@ def fit_and_predict(
         limit = _without_sampling(made.trained, experiment, dataset, context)
         without = predict(as_trained, heads, made.trained, protocol, limit)
         predictions |= {replace(model, readout="predicted"): found for model, found in without.items()}
+        judged = sampled, heads, made.trained
+    _save_misread(folder, list(predictions), *judged, dataset, protocol)
     raw = raw_pixels(dataset, settings.sgd, converged=settings.converged)
     save_predictions(folder, dataset.y_test, predictions, raw)
     every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
     write_whole(folder / SUMMARY, json.dumps(_summary(every, made, protocol)).encode())
 
 
+def _save_misread(
+    folder: Path,
+    models: list[ModelKey],
+    features: NDArray[Any],
+    readouts: Mapping[ModelKey, Readout],
+    reservoirs: Mapping[str, Reservoir],
+    dataset: Dataset,
+    protocol: Protocol,
+) -> None:
+    """Keeps a few images that the model by which the run is judged took for another class, where there are any."""
+    if len(dataset.image_shape) != 2:
+        return
+    model = Table.of([Judged(one) for one in models]).headline.model
+    logits = _logits(model, readouts, reservoirs, protocol, features)
+    misread = Misread.of(dataset.x_test, dataset.y_test, probabilities(logits), dataset.image_shape)
+    if len(misread):
+        misread.save(folder / MISREAD)
+
+
 def raw_pixels(dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
-    """Classes of the test images by the same readouts of their raw pixels: what the reservoirs have to beat."""
+    """Classes of the test samples by the same readouts of the raw inputs: what the reservoirs have to beat."""
     every = [np.arange(dataset.n_inputs)]
     (plain,) = fit_sgd(dataset.x_train, dataset.y_train, every, sgd)
     readouts: dict[Fit, Readout] = {"sgd": plain}
     if converged:
         readouts["converged"] = fit_converged(dataset.x_train, dataset.y_train, sgd.l2, start=plain)
-    return {(RAW_PIXELS, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
+    name = RAW_COLUMNS if dataset.columns else RAW_PIXELS
+    return {(name, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
 
 
 def fit(stores: Stores, dataset: Dataset, sgd: Sgd, *, converged: bool, listener: Listener) -> dict[ModelKey, Readout]:
@@ -131,15 +157,20 @@ def predict(
     features: NDArray[Any],
 ) -> Predictions:
     """Classes by each of the models, from features (S, F) of all reservoirs joined."""
+    return {model: classes(_logits(model, readouts, reservoirs, protocol, features)) for model in models}
+
+
+def _logits(
+    model: ModelKey,
+    readouts: Mapping[ModelKey, Readout],
+    reservoirs: Mapping[str, Reservoir],
+    protocol: Protocol,
+    features: NDArray[Any],
+) -> NDArray[np.float64]:
+    """(S, C), by one model, from features (S, F) of all reservoirs joined."""
     sizes = {name: one.n_nodes for name, one in reservoirs.items()}
-    return {
-        model: classes(
-            classifier(model, reservoirs, protocol, readouts).logits_of(
-                features[:, columns(model, sizes, protocol.orders)]
-            )
-        )
-        for model in models
-    }
+    chosen = features[:, columns(model, sizes, protocol.orders)]
+    return classifier(model, reservoirs, protocol, readouts).logits_of(chosen)
 
 
 def classifier(

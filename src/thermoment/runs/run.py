@@ -11,6 +11,7 @@ from pathlib import Path
 from thermoment import data
 from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
+from thermoment.data import table
 from thermoment.experiments.experiment import Experiment
 from thermoment.results.results import Results, StudyResults
 from thermoment.runs import plan
@@ -41,8 +42,10 @@ def run(
     shared = Path(store) if store is not None else target.resolve().parent / ".stages"
     context = Context(shared, listener, note)
     with context.timed("data"):
-        whole = data.load(experiment.data.name, data_dir, listener=listener)
+        whole = data.load(experiment.data.name, data_dir, split=experiment.data.split, listener=listener)
         dataset = whole.first(experiment.data.n_train, experiment.data.n_test)
+    if split := experiment.data.split:
+        note(table.describe(dataset, split))
     check(experiment, dataset)
     if not is_finished(target) and (sentence := plan.warning(experiment, dataset)):
         note(sentence)

@@ -14,11 +14,13 @@ from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
 from thermoment.results.node import NODE
+from thermoment.results.pictures import MISREAD
 from thermoment.results.results import RESULTS, DatasetFacts, Described, Results, StudyResults
 from thermoment.runs.context import Context, Files
 from thermoment.runs.example_node import simulate_node
 from thermoment.runs.features import agreed_engine, complete, features_stage, open_features
 from thermoment.runs.folder import FEATURES
+from thermoment.runs.pictures import digests, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
 from thermoment.runs.reservoirs import Made, trained_name
@@ -58,7 +60,9 @@ def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Cont
         results = Results(**vars(described), **summary, **vars(analysis), baseline=baselines(readouts.folder))
 
     files = {**made.files, PREDICTIONS: readouts.folder / PREDICTIONS}
-    files |= {f"readouts/{path.name}": path for path in readouts.folder.glob("*.safetensors")}
+    files |= {f"readouts/{path.name}": path for path in readouts.folder.glob("*.safetensors") if path.name != MISREAD}
+    if (readouts.folder / MISREAD).exists():
+        files[MISREAD] = readouts.folder / MISREAD
     for name, store in stores.items():
         if experiment.features.keep:
             files |= {f"{FEATURES}/{name}/{path.relative_to(store.folder)}": path for path in store.files()}
@@ -68,19 +72,21 @@ def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Cont
     return results, files
 
 
-def report_files(results: Results | StudyResults, context: Context) -> Files:
-    """Figures and report.html, and of a run the node that they show."""
+def report_files(results: Results | StudyResults, files: Files, context: Context) -> Files:
+    """Figures and report.html, and of a run the node that they show. `files` are those of the run."""
     text = results.to_json()
-    stage = context.stage("report", results=json.loads(text), thermoment=__version__)
+    facts = {"results": json.loads(text), "pictures": digests(files), "thermoment": __version__}
+    stage = context.stage("report", **facts)
 
     def build(folder: Path) -> None:
         context.listener("figures and report", 0, 1)
         write_whole(folder / RESULTS, text.encode())
-        node = simulate_node(results.settings) if isinstance(results, Results) else None
-        if node is not None:
-            node.save(folder / NODE)
+        shown = None
+        if isinstance(results, Results):
+            simulate_node(results.settings).save(folder / NODE)
+            shown = pictures({**files, NODE: folder / NODE}, results)
         (folder / "figures").mkdir()
-        figures.draw(results, folder / "figures", node)
+        figures.draw(results, folder / "figures", shown)
         report.write(folder)
         context.listener("figures and report", 1, 1)
 
@@ -93,12 +99,13 @@ def report_files(results: Results | StudyResults, context: Context) -> Files:
 def describe(experiment: Experiment, dataset: Dataset, engine: str) -> Described:
     """What results.json says of the experiment itself."""
     settings = as_table(experiment)
-    names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256")
+    names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256", "columns")
+    image_shape = dataset.image_shape if len(dataset.image_shape) == 2 else ()
     parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
     return Described(
         experiment.name,
         experiment.description,
-        DatasetFacts(**{name: getattr(dataset, name) for name in names}),
+        DatasetFacts(**{name: getattr(dataset, name) for name in names}, image_shape=image_shape),
         engine,
         {name: settings[name] for name in parts if name in settings},
     )

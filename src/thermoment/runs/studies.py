@@ -22,7 +22,7 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
         found = with_repeats(variant, dataset, folder / name, context, with_report=False)
         rows.append(Variant(name, variant.description, found.repeats or summarise([found.accuracy])))
     results = StudyResults(**vars(describe(experiment, dataset, found.engine)), study=tuple(rows))
-    assemble(folder, experiment, results, report_files(results, context))
+    assemble(folder, experiment, results, report_files(results, {}, context))
     return results
 
 
@@ -42,5 +42,6 @@ def with_repeats(
         all_results.append(found)
     if experiment.repeats > 1:
         results = replace(results, repeats=summarise([found.accuracy for found in all_results]))
-    assemble(folder, experiment, results, {**files, **(report_files(results, context) if with_report else {})})
+    shown = report_files(results, files, context) if with_report else {}
+    assemble(folder, experiment, results, {**files, **shown})
     return results

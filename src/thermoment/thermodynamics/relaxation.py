@@ -70,7 +70,7 @@ def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: P
         late = replace(protocol, t_final=wait, dt=wait / steps)
         stationary = simulate(reservoir, inputs, late, engine="meanfield").raw
         return Relaxation(protocol.orders, moments, stationary, True)
-    drive = _stationary_drive(reservoir.drive(inputs), reservoir.W, reservoir.dynamics)
+    drive = stationary_drive(reservoir.drive(inputs), reservoir.W, reservoir.dynamics)
     stationary = np.moveaxis(reservoir.dynamics.boltzmann_moments(drive, protocol.orders), 0, 1)
     return Relaxation(protocol.orders, moments, stationary, False)
 
@@ -102,7 +102,7 @@ def _slowest_rate(dynamics: Dynamics) -> float:
     return -float(slowest[0])
 
 
-def _stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
+def stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
     """The self-consistent drives h_i + sum_j W_ij <x_j>, <x_j> in equilibrium at the drive of node j: (S, N)."""
     if not W.any():
         return h

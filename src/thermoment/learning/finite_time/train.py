@@ -138,18 +138,20 @@ def train(
 ) -> TrainedReservoirs:
     """Trains K, and if asked b and W, of reservoirs under one linear head.
 
-    reservoirs: all with the same number of inputs D and the same dynamics
-    inputs: (S, D)
-    labels: (S,), class numbers from 0; for the squared error (S, C), numbers that the head should give
-    protocol: how features are read after training: their orders, and where `options` does not say otherwise the time
-        and the number of replicas that are trained for
-    options: `FiniteTime()` unless given
-    loss: "cross-entropy" of the classes, or "squared": the mean squared error
-    weights: of the images in the loss, (S,), zero or positive; all the same unless given
-    image_shape: (H, W) with H * W = D, the shape of the image that a row of the inputs is; needed for distortion
-    checkpoint: a file to which the state is written about every ten seconds. If it holds a state of the same training,
-        the training goes on from there and ends with the same bits; if it holds one of another, it is refused.
-    report: called after every epoch
+    Args:
+        reservoirs: all with the same number of inputs D and the same dynamics
+        inputs: (S, D)
+        labels: (S,), class numbers from 0; for the squared error (S, C), numbers that the head should give
+        protocol: how features are read after training: their orders, and where `options` does not say otherwise the
+            time and the number of replicas that are trained for
+        options: `FiniteTime()` unless given
+        loss: "cross-entropy" of the classes, or "squared": the mean squared error
+        weights: of the images in the loss, (S,), zero or positive; all the same unless given
+        image_shape: (H, W) with H * W = D, the shape of the image that a row of the inputs is; needed for distortion
+        checkpoint: a file to which the state is written about every ten seconds. If it holds a state of the same
+            training, the training goes on from there and ends with the same bits; if it holds one of another, it is
+            refused.
+        report: called after every epoch
 
     Cost: on 2 cores about 35 us an epoch for every image and reservoir of 256 nodes.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.choice import choose
-from thermoment._support.checks import check_choice, check_integer, invalid, is_infinite, quoted
+from thermoment._support.checks import check_choice, check_integer, check_positive, invalid, is_infinite, quoted
 from thermoment.learning.finite_time.program import Loss
 from thermoment.learning.finite_time.train import train
 from thermoment.learning.options import FiniteTime, Stage, Training
@@ -160,15 +160,16 @@ def _finite_time(
     settings: Settings, reservoirs: Sequence[Reservoir], whole: Padded, loss: Loss, seed: int
 ) -> tuple[Sequence[Reservoir], Array, Readout]:
     """K and b trained through the moments at t_final, all reservoirs under one head."""
-    if not is_infinite(settings.training_replicas):
-        check_integer("training_replicas", settings.training_replicas, 1, 2**20)
+    replicas = settings.training_replicas
+    if not is_infinite(replicas) and check_positive("training_replicas", replicas) < 1:
+        raise invalid("training_replicas", "be at least 1", replicas)
     options = FiniteTime(
         _epochs(settings, whole),
         settings.batch_size,
         settings.learning_rate,
         weight_decay=WEIGHT_DECAY,
         label_smoothing=LABEL_SMOOTHING,
-        n_replicas=settings.training_replicas,
+        n_replicas=replicas,
         seed=seed,
     )
     y = whole.targets if loss == "squared" else whole.targets[:, 0]

@@ -41,7 +41,5 @@ def distinct(rows: Array, targets: NDArray[Any], weights: Array) -> Distinct:
     pairs = zip(np.ascontiguousarray(rows), np.ascontiguousarray(targets), strict=True)
     names = [blake2b(row.tobytes() + target.tobytes(), digest_size=16).digest() for row, target in pairs]
     _, first, place = np.unique(np.array(names, "V16").view("u8,u8").ravel(), return_index=True, return_inverse=True)
-    up = np.argsort(
-        weights
-    )  # a sum of floating-point numbers depends on their order: from the lightest to the heaviest
+    up = np.argsort(weights)  # a sum of floating-point numbers depends on their order: the lightest come first
     return Distinct(rows[first], targets[first], np.bincount(place[up], weights[up]).astype(np.float64))

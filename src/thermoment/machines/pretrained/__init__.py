@@ -6,12 +6,21 @@ lists the files. tools/make_pretrained.py makes them.
 
 import hashlib
 from importlib import resources
+from typing import overload
 
 from thermoment._engines.task import Engine
 from thermoment._support.checks import invalid
 from thermoment.machines.classifier import Classifier
 
 _ENDING = ".safetensors"
+
+
+@overload
+def pretrained(name: None = None) -> tuple[str, ...]: ...
+
+
+@overload
+def pretrained(name: str, *, engine: str | Engine = "auto") -> Classifier: ...
 
 
 def pretrained(name: str | None = None, *, engine: str | Engine = "auto") -> Classifier | tuple[str, ...]:

@@ -6,21 +6,26 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from thermoment.physics import Dynamics
+from thermoment.plot.style import look, write
 from thermoment.report.figures.error_sets import errors
+from thermoment.report.figures.learning import confusion, misread, training, weights
 from thermoment.report.figures.node import density, paths, potential
 from thermoment.report.figures.schematic import fusion
 from thermoment.report.figures.seeds import repeats, study
-from thermoment.report.figures.style import look, write
-from thermoment.results.node import NodeSample
+from thermoment.results.pictures import Pictures
 from thermoment.results.results import Results, StudyResults
 
 
-def draw(results: Results | StudyResults, folder: Path, node: NodeSample | None = None) -> list[Path]:
+def draw(results: Results | StudyResults, folder: Path, pictures: Pictures | None = None) -> list[Path]:
     """Writes each figure that `results` call for, and says which files were written.
 
-    potential, paths  one node of the experiment's well under three drives, where `node` is given
+    potential, paths  one node of the experiment's well under three drives, where `pictures` have one
     density           the density it is read from, and its moments; not at zero temperature
     errors            error sets, their overlaps, errors of every model
+    confusion         which class was taken for which
+    misread           images that were taken for the wrong class, where `pictures` have any
+    training          loss over the epochs, where `pictures` have the course of a training
+    weights           K as images, where inputs are images
     fusion            the two ways to join reservoirs, where there are several
     repeats           accuracy over seeds, where there are repeats
     study             accuracy over seeds and variants: the only figure of a study
@@ -30,21 +35,29 @@ def draw(results: Results | StudyResults, folder: Path, node: NodeSample | None 
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with look():
-        for name, figure in _figures(results, node).items():
+        for name, figure in _figures(results, pictures or Pictures()).items():
             written += write(figure(), folder / name)
     return written
 
 
-def _figures(results: Results | StudyResults, node: NodeSample | None) -> dict[str, Callable[[], Figure]]:
+def _figures(results: Results | StudyResults, pictures: Pictures) -> dict[str, Callable[[], Figure]]:
     if isinstance(results, StudyResults):
         return {"study": lambda: study(results)}
     figures: dict[str, Callable[[], Figure]] = {}
-    if node is not None:
+    if (node := pictures.node) is not None:
         dynamics = Dynamics(**results.settings["dynamics"])
         figures |= {"potential": lambda: potential(node, dynamics), "paths": lambda: paths(node)}
         if dynamics.kT > 0:
             figures["density"] = lambda: density(node, dynamics)
     figures["errors"] = lambda: errors(results)
+    if (counted := results.confusion) is not None:
+        figures["confusion"] = lambda: confusion(counted)
+    if (mistakes := pictures.misread) is not None:
+        figures["misread"] = lambda: misread(mistakes)
+    if pictures.curves:
+        figures["training"] = lambda: training(pictures.curves)
+    if pictures.weights:
+        figures["weights"] = lambda: weights(pictures.weights)
     if len(results.settings["reservoirs"]) > 1:
         figures["fusion"] = lambda: fusion(results)
     if results.n_repeats > 1:

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
-from thermoment.report.figures import venn
-from thermoment.report.figures.style import (
+from thermoment.plot.style import (
     COLOURS,
     FAINT,
     INK,
@@ -25,6 +24,7 @@ from thermoment.report.figures.style import (
     short_name,
     text,
 )
+from thermoment.report.figures import venn
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
 from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from thermoment.report.figures.style import COLOURS, HATCHES, INK, MUTED, WIDTH, math_name, panel
+from thermoment.plot.style import COLOURS, HATCHES, INK, MUTED, WIDTH, math_name, panel
 from thermoment.results.results import Results
 
 _MOST = 4

@@ -6,7 +6,7 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from thermoment.report.figures.style import COLOURS, INK, MUTED, WIDTH, grid, panel, short_name, text
+from thermoment.plot.style import COLOURS, INK, MUTED, WIDTH, grid, panel, short_name, text
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
 from thermoment.results.results import Results, StudyResults, Summary

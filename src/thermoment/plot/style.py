@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from thermoment._support.checks import invalid, quoted
 from thermoment._support.files import write_whole
 from thermoment.results.naming import ModelKey
 
@@ -32,6 +34,10 @@ STROKES: tuple[Any, ...] = (
     (0, (8, 2)),
     (0, (3, 1, 1, 1, 1, 1)),
 )
+DIVERGING = LinearSegmentedColormap.from_list(
+    "thermoment", ["#00456b", "#0072B2", "#8cc0de", "#ffffff", "#efae80", "#D55E00", "#7f3800"]
+)
+"""Blue below zero, white at zero, vermilion above."""
 HATCHES = ("", "////", "\\\\\\\\", "----", "xxxx", "||||")
 MARKERS = ("o", "s", "^", "v", "P", "X")
 
@@ -64,7 +70,7 @@ _RC: dict[str, Any] = {
 
 
 # matplotlib's settings belong to the whole process.
-_drawing = Lock()
+_drawing = RLock()
 
 
 @contextmanager
@@ -73,6 +79,25 @@ def look() -> Iterator[None]:
     settings: Any = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
     with _drawing, mpl.rc_context(settings | _RC):
         yield
+
+
+@contextmanager
+def canvas(ax: Axes | None, width: float = HALF, height: float = 2.7) -> Iterator[Axes]:
+    """The axes that were given, to be drawn on with the settings around; or new ones, in this style, of this size.
+
+    A new figure belongs to its axes alone: pyplot does not know it, so nothing has to be closed.
+    """
+    if ax is None:
+        with look():
+            figure = Figure(figsize=(width, height), layout="constrained")
+            yield figure.subplots()
+            for axes in figure.axes:
+                axes.tick_params(labelsize=_RC["xtick.labelsize"])  # else the settings when saved choose the ticks
+            figure.draw_without_rendering()  # labels of ticks are made when they are drawn first, and in this style
+    elif isinstance(ax, Axes):
+        yield ax
+    else:
+        raise invalid("ax", "be a matplotlib Axes, or None for a new one", quoted(ax))
 
 
 def write(figure: Figure, path: Path) -> list[Path]:
