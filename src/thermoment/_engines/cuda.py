@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
+from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_plain, check_samples
 from thermoment._support.checks import invalid
 from thermoment.noise import round_keys
 
@@ -109,6 +109,7 @@ class Cuda:
     def check(self, task: Task) -> None:
         check_samples(task)
         check_no_observables(task, self.name)
+        check_plain(task, self.name)
         if task.n_nodes > WIDTH:
             raise invalid("W", f"couple at most {WIDTH} nodes for cuda (engine xla takes more)", task.n_nodes)
 
