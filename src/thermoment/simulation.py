@@ -91,13 +91,18 @@ def simulate(
     task = prepare(reservoir, inputs, protocol, sample_ids, x0)
     task = replace(task, observables=check_observables(observables, task))
     moments = compute(task, engine, progress)
-    if moments.info.clip_count:
-        warnings.warn(clip_sentence(moments.info.clip_count, task), ClipWarning, stacklevel=2)
+    warn_of_clips(moments, task)
     return moments
 
 
 class ClipWarning(UserWarning):
     """Some updates went beyond the clip of the protocol: the moments are not those of the free dynamics."""
+
+
+def warn_of_clips(moments: Moments, task: Task) -> None:
+    """Tells who called the function that calls this one where updates were clipped."""
+    if moments.info.clip_count:
+        warnings.warn(clip_sentence(moments.info.clip_count, task), ClipWarning, stacklevel=3)
 
 
 def compute(task: Task, engine: str | Engine = "auto", progress: Progress = False) -> Moments:
@@ -245,9 +250,15 @@ def check_system(reservoir: Reservoir, protocol: Protocol | None) -> Protocol:
     return protocol
 
 
-def stable_drive(reservoir: Reservoir, inputs: ArrayLike | None, protocol: Protocol) -> Array:
+def stable_drive(reservoir: Reservoir, inputs: ArrayLike, protocol: Protocol) -> Array:
     """The drive of every node for inputs (S, D), under which the protocol's step is stable: (S, N)."""
     drive, strongest = reservoir.driven(inputs)
+    check_stable(reservoir, strongest, protocol)
+    return drive
+
+
+def check_stable(reservoir: Reservoir, strongest: float, protocol: Protocol) -> None:
+    """Refuses a step that is too long for drives up to `strongest`."""
     norm = coupling_norm(reservoir.W)
     if not math.isfinite(norm):
         raise invalid("W", "have a finite norm", f"up to {np.abs(reservoir.W).max():.3g}")
@@ -258,7 +269,6 @@ def stable_drive(reservoir: Reservoir, inputs: ArrayLike | None, protocol: Proto
             f"be at most {stable:.3g}, the largest stable step for drives up to {strongest:.3g}",
             protocol.dt,
         )
-    return drive
 
 
 def task_of(
@@ -293,9 +303,8 @@ def _start(x0: Start, S: int, N: int, protocol: Protocol) -> tuple[Array | None,
     if isinstance(x0, State):
         first_step, x0 = check_integer("x0", x0.n_steps, 0, MAX_STEPS), x0.x
     given = check_numbers("x0", x0)
-    M = "M" if protocol.n_replicas == math.inf else int(protocol.n_replicas)
-    shapes: dict[int, tuple[int | str, ...]] = {1: (N,), 2: (S, N), 3: (S, M, N)}
-    if given.ndim not in shapes or not all(isinstance(b, str) or a == b for a, b in zip(given.shape, shapes[given.ndim], strict=True)):
+    M = given.shape[1] if given.ndim == 3 and protocol.n_replicas == math.inf else protocol.n_replicas
+    if given.shape not in ((N,), (S, N), (S, M, N)):
         must = f"have shape ({N},), ({S}, {N}) or ({S}, {M}, {N})"
         raise ValueError(f"Argument `x0` must {must}, but has shape {given.shape}.")
     x = check_array("x0", given, given.shape)
