@@ -139,7 +139,11 @@ def time_grid(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
 
 def with_rest(dynamics: Dynamics, t: Array, t_rest: float) -> Array:
     """The time grid t, which starts at 0, with a rest of t_rest before it: (T + 1,); t itself where there is none."""
-    return np.concatenate([time_grid(dynamics, 0.0, t_rest) - t_rest, t]) if t_rest else t
+    if not t_rest:
+        return t
+    rest = time_grid(dynamics, 0.0, t_rest) - t_rest
+    rest[-1] = 0.0  # without what rounding left
+    return np.concatenate([rest, t])
 
 
 def driven(t: Array) -> Array:
