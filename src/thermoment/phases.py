@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,7 +113,10 @@ def course(
         x0: x(0), of shape (N,), (S, N) or (S, M, N), instead of the protocol's start; or the `end` of another course,
             from where this one goes on with the noise of the steps that come next.
         keep_end: whether `end` is wanted: (S, M, N) numbers.
-        engine, sample_ids, progress, observables: as for `simulate`. What observables add up to counts from the start.
+        engine: as for `simulate`.
+        sample_ids: as for `simulate`.
+        progress: as for `simulate`.
+        observables: as for `simulate`; each adds up from the start on.
 
     Returns:
         Course, with `at(t)` and `raw` (len(times), S, len(orders), N).
@@ -122,7 +126,9 @@ def course(
     """
     protocol = check_system(reservoir, protocol)
     reads = None if times is None else _times(times, protocol.dt)
-    spans, is_constant = _spans(reservoir, inputs, protocol, hold, max(reads) if reads else protocol.n_steps, sample_ids)
+    spans, is_constant = _spans(
+        reservoir, inputs, protocol, hold, max(reads) if reads else protocol.n_steps, sample_ids
+    )
     ends = list(accumulate(one.n_steps for one in spans))
     if reads is None:
         reads = {n: float(f"{n * protocol.dt:.12g}") for n in ends}
@@ -168,7 +174,7 @@ def _spans(
     sample_ids: ArrayLike | None,
 ) -> tuple[list[Segment], bool]:
     """The inputs as segments, and whether they are one constant input, which is held for n_steps."""
-    phases = [inputs] if isinstance(inputs, Phase) else inputs
+    phases: Any = [inputs] if isinstance(inputs, Phase) else inputs
     if isinstance(phases, Sequence) and any(isinstance(one, Phase) for one in phases):
         if hold is not None:
             raise invalid("hold", "be left out where inputs are phases, each with its duration", hold)
@@ -197,7 +203,7 @@ def _phases(
     spans = []
     for one in phases:
         n_steps = _steps("duration", check_positive("duration", one.duration), protocol.dt)
-        if id(one.W) not in couplings:
+        if one.W is not None and id(one.W) not in couplings:
             couplings[id(one.W)] = replace(reservoir, W=check_array("W", one.W, reservoir.W.shape))
         network = couplings[id(one.W)]
         if one.inputs is None:
@@ -211,7 +217,7 @@ def _phases(
 
 
 def _cut(spans: Sequence[Segment], reads: Sequence[int], last: int) -> Iterator[Segment]:
-    """The spans until step `last`, cut wherever moments are read: after each number of steps in `reads`, and at last."""
+    """The spans until step `last`, cut wherever moments are read: after each number of steps in `reads`, and there."""
     waiting, n = deque(reads), 0
     for span in spans:
         end = min(n + span.n_steps, last)

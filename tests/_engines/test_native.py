@@ -16,7 +16,7 @@ import pytest
 import thermoment as tm
 from thermoment._engines import native
 from thermoment._engines.native import Native
-from thermoment._engines.task import Task
+from thermoment._engines.task import Segment, Task
 
 _STATUS = tm.engines()["native"]
 pytestmark = pytest.mark.skipif(not _STATUS.can_run, reason=f"native {_STATUS.note}")
@@ -149,8 +149,9 @@ def _bfloat16(drives: list[float], s_W: float = 0.1, t_final: float = 1.0, **dyn
     """For samples in which all nodes have one drive: whether bfloat16 is good enough. There is no clip."""
     protocol = tm.Protocol(t_final=t_final, clip=math.inf)
     W, drive = _reservoir(64, s_W).W, np.repeat(np.array(drives)[:, None], 64, axis=1)
-    task = Task(drive, W, tm.Dynamics(**dynamics), protocol, np.arange(len(drives), dtype=np.uint64), 0)
-    return [bool(good) for good in native._bfloat16_suffices(task)]
+    segment = Segment(protocol.n_steps, drive, W)
+    task = Task((segment,), tm.Dynamics(**dynamics), protocol, np.arange(len(drives), dtype=np.uint64), 0)
+    return [bool(good) for (good,) in native._bfloat16_suffices(task)]
 
 
 def test_float32_where_the_network_amplifies_what_bfloat16_leaves() -> None:

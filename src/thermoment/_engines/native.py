@@ -71,7 +71,7 @@ class Native:
 
     def moments(self, task: Task, report: Report) -> Outcome:
         good = _bfloat16_suffices(task) if self._kernel()[2] else np.zeros((task.n_samples, task.n_reads), bool)
-        raw, clip_counts, states = self._run(task, good.all(axis=1), report)
+        raw, clip_counts, states = self._run(task, np.asarray(good.all(axis=1)), report)
         # A reading has the bits of a run that ends there: where bfloat16 suffices up to it, but not to the end, the
         # sample is run again up to it.
         ends = [k for k, segment in enumerate(task.segments, start=1) if segment.read]

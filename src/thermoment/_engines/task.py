@@ -127,7 +127,7 @@ class Task:
         return self.segments[-1].drive
 
     @property
-    def W(self) -> Array:
+    def W(self) -> Array:  # noqa: N802, its name in the equations
         """Of the last segment: (N, N)."""
         return self.segments[-1].W
 

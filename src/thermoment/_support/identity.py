@@ -12,7 +12,6 @@ import numpy as np
 
 from thermoment._support.files import named
 
-
 LATER: Mapping[str, bool] = {"later": True}
 """Metadata of a field that a dataclass got later. At its default it is not stated, and what was made before keeps its
 name and its bytes."""

@@ -55,7 +55,8 @@ class MeanField:
 
     Refused: kT below 0.001, |drive| above 100, a clip that nodes would reach, and a coupling so strong that the mean
     field has no self-consistent solution; x0, and inputs that change in time. Cost: seconds once for the tables of
-    (dynamics, t_final, t_rest), which are kept on disk; with several times in one course, for those of each time; then about 0.1 ms for an image of 256 nodes on two cores.
+    (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its times. Then about 0.1 ms
+    for an image of 256 nodes on two cores.
     """
 
     dtype: str = "float32"

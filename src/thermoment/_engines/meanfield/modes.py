@@ -37,8 +37,8 @@ def find_modes(dynamics: Dynamics, few: list[Problem], t: Array, pool: ThreadPoo
 
     Start with the trajectories <x(t)> at constant drives. In rounds, add the responses of <x(t)> to the modes found so
     far, because a node driven by other nodes is not at a constant drive. Then add modes that span the nodes' response
-    to earlier drive. The constant function is that of the drive: 0 in a rest. The second-order correction integrates the field covariance against these responses twice, so only
-    its projection on their span matters.
+    to earlier drive. The second-order correction integrates the field covariance against these responses twice, so only
+    its projection on their span matters. The constant mode is as constant as the drive: zero in a rest.
     """
 
     def expansions(phi: Array, kernels: int = 0) -> list[Expansion]:

@@ -9,9 +9,10 @@ The drive is h + f(t) with f(t) = sum_a f_a phi_a(t). With L the Fokker-Planck o
     dQ_G/dt  = L Q_G + L' sum_ab G_ab phi_a P_b             second order: a Gaussian field of covariance G
     dO_r/dt  = L O_r + L' sum_ab r_ab phi_a Z_b             a force int r(t, s) (x(s) - <x(s)>) ds of the node on itself
 
-P_a, Z_a, Q_G and O_r start at zero. Where the drive comes to a node that has rested, all of this starts with the rest, at
-a negative time; until t = 0 the drive is f(t) alone, without h. All are solved together, forward in time. Moments, linear response, two-time
-covariance, second-order response and reaction are sums over x of the solutions. docs/theory.md derives the equations.
+P_a, Z_a, Q_G and O_r start at zero. Where the drive comes to a node that has rested, all of this starts with the rest,
+at a negative time; until t = 0 the drive is f(t), without h. All are solved together, forward in time. Moments, linear
+response, two-time covariance, second-order response and reaction are sums over x of the solutions. docs/theory.md
+derives the equations.
 
 In x the scheme is centred finite volumes: a walk between cells whose first two jump moments are exact, so the error in
 moments is of order dx^2 even where the density is a few cells wide. In t it is Crank-Nicolson, after four half steps of
