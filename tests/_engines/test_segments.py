@@ -25,7 +25,15 @@ RNG = np.random.default_rng(5)
 INPUTS, SIGNAL, STATES = RNG.random((S, 10)), RNG.random((S, 6, 10)), RNG.normal(size=(S, M, N))
 
 
-@pytest.fixture(params=[one for one in ENGINES if one.segments], ids=lambda candidate: candidate.label)
+# xla in float64 is the same program as in float32.
+CANDIDATES = [
+    pytest.param(one, id=one.label, marks=pytest.mark.slow if one.label == "xla-float64" else ())
+    for one in ENGINES
+    if one.segments
+]
+
+
+@pytest.fixture(params=CANDIDATES)
 def candidate(request: pytest.FixtureRequest) -> Candidate:
     return runnable(request.param)
 
@@ -159,20 +167,18 @@ class TestKnownSolutions:
         dynamics = tm.Dynamics()
         reservoir = tm.Reservoir(np.zeros((n, n)), np.full((n, 1), 1.0), np.full(n, h - 1.0), dynamics)
         rested = tm.Protocol(
-            dt=dt, t_final=dt, n_replicas=candidate.replicas // 32, orders=(1, 2, 4, 8), start="rest", t_rest=3.0
+            dt=dt, t_final=dt, n_replicas=candidate.replicas // 128, orders=(1, 2, 4, 8), start="rest", t_rest=3.0
         )
 
         def check(protocol: tm.Protocol) -> None:
             moments = tm.simulate(reservoir, [[1.0]], protocol, engine=candidate.engine)
-            expected = dynamics.boltzmann_moments(0.0, (1, 2, 4)) + [dt * h, 0, 0]
+            expected = np.add(dynamics.boltzmann_moments(0.0, (1, 2, 4)), [dt * h, 0, 0])
             errors = np.stack([moments.standard_error(p)[0] for p in (1, 2, 4)]) / np.sqrt(n)
             agrees(moments.raw[0, :3].mean(axis=1), expected, errors.mean(axis=1), bias=1.5e-3)
 
         check(rested)
-        for wrong in (
-            replace(rested, start="zero", t_rest=None),
-            replace(rested, start="zero", t_rest=None, t_final=3.0),
-        ):
+        unrested = replace(rested, start="zero", t_rest=None)
+        for wrong in (unrested, replace(unrested, t_final=3.0)):
             with pytest.raises(AssertionError, match="standard errors off"):
                 check(wrong)
 
@@ -211,12 +217,13 @@ class TestSingleReplicas:
             for name in ("heat", "work"):
                 assert np.array_equal(several.at(t).observed[name].mean, alone.observed[name].mean)
         phases = [tm.Phase(0.5, INPUTS), tm.Phase(0.5, INPUTS[::-1], np.zeros((N, N)))]
-        found = tm.course(RESERVOIR, phases, PROTOCOL, keep_end=True, x0=STATES, **options)
+        linear = replace(RESERVOIR, dynamics=tm.Dynamics(J4=0.0))
+        found = tm.course(linear, phases, PROTOCOL, keep_end=True, x0=STATES, **options)
         assert found.end is not None
-        energy = [RESERVOIR.dynamics.potential(x).sum(axis=2).mean(axis=1) for x in (STATES, found.end.x)]
+        energy = [linear.dynamics.potential(x).sum(axis=2).mean(axis=1) for x in (STATES, found.end.x)]
         work, heat = (found.moments[-1].observed[name].mean for name in ("work", "heat"))
-        # The first law holds up to sum_n J4 x_mid dx^3 of each node: a few per cent of dt.
-        np.testing.assert_allclose(energy[1] - energy[0], work - heat, atol=0.15)
+        # The first law is exact where J4 = 0: change of energy = work - heat.
+        np.testing.assert_allclose(energy[1] - energy[0], work - heat, atol=1e-3)
         assert np.abs(work).min() > 1
 
 
