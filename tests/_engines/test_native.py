@@ -161,6 +161,19 @@ def test_float32_where_the_network_amplifies_what_bfloat16_leaves() -> None:
     assert _bfloat16([0.5], 0.01, t_final=4.0, J2=1.0) == [True]
 
 
+def test_an_early_reading_has_bfloat16_where_the_whole_run_does_not() -> None:
+    """In a double well bfloat16 is enough until t = 1 and not until t = 4; each reading is a run that ends there."""
+    reservoir = _reservoir(64, 0.01, dynamics=tm.Dynamics(J2=-1.0))
+    protocol = tm.Protocol(n_replicas=3, t_final=4.0)
+    several = tm.course(reservoir, _inputs(2) / 20, protocol, times=(0.5, 1.0, 4.0), engine="native")
+    for t in several.times:
+        alone = tm.simulate(reservoir, _inputs(2) / 20, replace(protocol, t_final=t), engine="native")
+        np.testing.assert_array_equal(several.at(t).raw, alone.raw)
+    if "avx512bf16" in KERNELS:
+        part = tm.course(reservoir, _inputs(2) / 20, protocol, times=(0.5, 4.0), engine="native", keep_end=True)
+        assert not np.array_equal(part.at(0.5).raw, several.at(0.5).raw), "a part is done in float32"
+
+
 def test_float32_where_thermal_motion_does_not_blur_the_rounding_of_x() -> None:
     # x* is 0.38 for h = 1, where bfloat16 numbers are 0.0015 apart; at kT = 1e-6 the node moves by 0.0005.
     assert _bfloat16([1.0, 0.01], kT=0.1) == [True, True]

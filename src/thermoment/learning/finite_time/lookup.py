@@ -57,7 +57,7 @@ class TrainingCurves(NamedTuple):
 
 
 def training_curves(
-    dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32", *, t_rest: float = 0.0
+    dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32", t_rest: float = 0.0
 ) -> TrainingCurves:
     """The curves for moments of these orders at t_final, after a rest. The tables behind them are kept on disk."""
     check_trainable(orders)
