@@ -125,6 +125,8 @@ def course(
     `x0` of the second, has the bits of the whole. Cost: that of one run to the last time.
     """
     protocol = check_system(reservoir, protocol)
+    if not isinstance(keep_end, bool | np.bool_):
+        raise invalid("keep_end", "be True or False", quoted(keep_end))
     reads = None if times is None else _times(times, protocol.dt)
     spans, is_constant = _spans(
         reservoir, inputs, protocol, hold, max(reads) if reads else protocol.n_steps, sample_ids
@@ -136,7 +138,7 @@ def course(
         lasts = f"{ends[-1] * protocol.dt:.6g}"
         raise invalid("times", f"end with the inputs, which last for {lasts}", reads[max(reads)])
     segments = tuple(_cut(spans, sorted(reads), ends[-1] if keep_end else max(reads)))
-    parts = {"keep_states": keep_end, "a_part": keep_end or not is_constant}
+    parts = {"keep_states": bool(keep_end), "a_part": bool(keep_end) or not is_constant}
     task = task_of(segments, reservoir, protocol, sample_ids, x0, **parts)
     task = replace(task, observables=check_observables(observables, task))
     moments, end = readings(task, engine, progress)

@@ -303,11 +303,12 @@ def _start(x0: Start, S: int, N: int, protocol: Protocol) -> tuple[Array | None,
     if isinstance(x0, State):
         first_step, x0 = check_integer("x0", x0.n_steps, 0, MAX_STEPS), x0.x
     given = check_numbers("x0", x0)
-    M = given.shape[1] if given.ndim == 3 and protocol.n_replicas == math.inf else protocol.n_replicas
-    if given.shape not in ((N,), (S, N), (S, M, N)):
+    any_M = given.ndim == 3 and protocol.n_replicas == math.inf
+    M = given.shape[1] if any_M else protocol.n_replicas
+    if all(given.shape != shape for shape in ((N,), (S, N), (S, M, N))):
         must = f"have shape ({N},), ({S}, {N}) or ({S}, {M}, {N})"
         raise ValueError(f"Argument `x0` must {must}, but has shape {given.shape}.")
-    x = check_array("x0", given, tuple(given.shape))
+    x = check_array("x0", given, given.shape)
     if (largest := float(np.abs(x).max())) > protocol.clip:
         raise invalid("x0", f"be within the clip of {protocol.clip:g}", f"up to {largest:g}")
     return x.reshape({1: (1, 1, N), 2: (S, 1, N), 3: x.shape}[x.ndim]), first_step
