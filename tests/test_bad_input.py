@@ -60,6 +60,10 @@ def simulate(inputs: Any = INPUTS, protocol: Any = None, reservoir: Any = GOOD, 
     return tm.simulate(reservoir, inputs, protocol, **{"engine": Untouched(), **options})
 
 
+def course(inputs: Any = INPUTS, protocol: Any = None, **options: Any) -> tm.Course:
+    return tm.course(GOOD, inputs, protocol, **{"engine": Untouched(), **options})
+
+
 def with_(array: Any, index: Any, value: float) -> np.ndarray[Any, Any]:
     changed = np.array(array, float)
     changed[index] = value
@@ -103,6 +107,98 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no orders": (lambda: Protocol(orders=()), "`orders` must be increasing integers from 1 to 8, but was ()."),
     "orders a number": (lambda: Protocol(orders=2), "`orders` must be a sequence of integers, but was 2."),
+    "start unknown": (lambda: Protocol(start="one"), "`start` must be one of zero, rest, but was 'one'."),
+    "no t_rest": (lambda: Protocol(start="rest"), '`t_rest` must be a time where start is "rest", but was None.'),
+    "t_rest without rest": (
+        lambda: Protocol(t_rest=2.0),
+        '`t_rest` must be left out where start is "zero", but was 2.0.',
+    ),
+    "t_rest no multiple": (
+        lambda: Protocol(start="rest", t_rest=1.0005),
+        "`dt` must divide t_rest = 1.0005 into whole steps, but was 0.001.",
+    ),
+    "a rest too short": (
+        lambda: simulate(protocol=Protocol(start="rest", t_rest=1.0)),
+        "`t_rest` must be at least 1.235, three times the slowest relaxation of an undriven node, but was 1.0.",
+    ),
+    "a rest in two cold wells": (
+        lambda: simulate(
+            protocol=Protocol(start="rest", t_rest=1.0),
+            reservoir=Reservoir(GOOD.W, GOOD.K, GOOD.b, Dynamics(J2=-1.0, kT=0.0)),
+        ),
+        '`start` must be "zero" for a well in which a node never comes to rest, but was rest.',
+    ),
+    "x0 shape": (
+        lambda: simulate(x0=np.ones((4, 2))),
+        "`x0` must have shape (4,), (2, 4) or (2, 128, 4), but has shape (4, 2).",
+    ),
+    "x0 of other replicas": (lambda: simulate(x0=np.ones((2, 5, 4))), "`x0` must have shape (4,), (2, 4) or (2, 128"),
+    "x0 nan": (lambda: simulate(x0=[0, 0, np.nan, 0]), "`x0` must be finite, but was nan at index (2,)."),
+    "x0 words": (lambda: simulate(x0="here"), "`x0` must be a real array"),
+    "x0 beyond the clip": (
+        lambda: simulate(protocol=Protocol(clip=2.0), x0=[0, 0, -2.5, 0]),
+        "`x0` must be within the clip of 2, but was up to 2.5.",
+    ),
+    "x0 after too many steps": (
+        lambda: simulate(x0=tm.State(np.zeros((2, 128, 4)), 2**32 - 5)),
+        "`x0` must leave room for this run in the 2^32 steps of the noise, but was after 4294967291 steps.",
+    ),
+    "signal shape": (
+        lambda: course(np.ones((2, 5, 4))),
+        "`inputs` must have shape (S, T, 3), but has shape (2, 5, 4).",
+    ),
+    "course of one row": (lambda: course(np.ones(3)), "`inputs` must have shape (S, 3), but has shape (3,)."),
+    "signal nan": (lambda: course(np.full((2, 5, 3), np.nan)), "`inputs` must be finite"),
+    "hold without a signal": (
+        lambda: course(hold=0.1),
+        "`hold` must be left out unless inputs are signals of shape (S, T, D), but was 0.1.",
+    ),
+    "hold no multiple": (
+        lambda: course(np.ones((2, 5, 3)), hold=0.0105),
+        "`hold` must be a multiple of dt = 0.001, at most 2^32 of them, but was 0.0105.",
+    ),
+    "times no multiple": (
+        lambda: course(times=(0.1, 0.2005)),
+        "`times` must be a multiple of dt = 0.001, at most 2^32 of them, but was 0.2005.",
+    ),
+    "times fall": (lambda: course(times=(0.2, 0.1)), "`times` must increase, but was 0.1 after 0.2."),
+    "times twice": (lambda: course(times=(0.1, 0.1)), "`times` must increase, but was 0.1 after 0.1."),
+    "time zero": (lambda: course(times=(0.0, 0.1)), "`times` must be positive, but was 0.0."),
+    "no times": (lambda: course(times=()), "`times` must name at least one time, but was empty."),
+    "times a number": (lambda: course(times=0.1), "`times` must be a sequence of times, but was 0.1."),
+    "times after the signal": (
+        lambda: course(np.ones((2, 5, 3)), hold=0.1, times=(0.6,)),
+        "`times` must end with the inputs, which last for 0.5, but was 0.6.",
+    ),
+    "phase samples": (
+        lambda: course([tm.Phase(0.1, INPUTS), tm.Phase(0.1, np.ones((3, 3)))]),
+        "`inputs` must have shape (2, 3), but has shape (3, 3).",
+    ),
+    "phase duration": (
+        lambda: course([tm.Phase(0.10005, INPUTS)]),
+        "`duration` must be a multiple of dt = 0.001, at most 2^32 of them, but was 0.10005.",
+    ),
+    "phase W": (
+        lambda: course([tm.Phase(0.1, INPUTS, np.zeros((3, 3)))]),
+        "`W` must have shape (4, 4), but has shape (3, 3).",
+    ),
+    "phase W diagonal": (
+        lambda: course([tm.Phase(0.1, INPUTS, np.eye(4))]),
+        "`W` must have a zero diagonal",
+    ),
+    "phase W unstable": (
+        lambda: course([tm.Phase(0.1, None, 1e5 * (np.ones((4, 4)) - np.eye(4)))]),
+        "`dt` must be at most ",
+    ),
+    "phases and others": (
+        lambda: course([tm.Phase(0.1, INPUTS), INPUTS]),
+        "`inputs` must be phases throughout",
+    ),
+    "keep_end": (lambda: course(keep_end=1), "`keep_end` must be True or False, but was 1."),
+    "hold of phases": (
+        lambda: course([tm.Phase(0.1, INPUTS)], hold=0.1),
+        "`hold` must be left out where inputs are phases, each with its duration, but was 0.1.",
+    ),
     "W not square": (
         lambda: Reservoir(np.zeros((2, 3)), INPUTS, INPUTS),
         "`W` must have shape (N, N), but has shape (2, 3).",

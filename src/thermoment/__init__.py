@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 __all__ = [
+    "Course",
     "Dynamics",
     "Heat",
     "Info",
     "Moments",
     "Observed",
+    "Phase",
     "Protocol",
     "Refereed",
     "Relaxation",
     "Reservoir",
+    "State",
     "Work",
     "concatenate",
+    "course",
     "distance_to_equilibrium",
     "engines",
     "final_states",
@@ -46,11 +50,15 @@ if TYPE_CHECKING:
     from thermoment.moments import Moments as Moments
     from thermoment.moments import Observed as Observed
     from thermoment.moments import concatenate as concatenate
+    from thermoment.phases import Course as Course
+    from thermoment.phases import Phase as Phase
+    from thermoment.phases import course as course
     from thermoment.physics import Dynamics as Dynamics
     from thermoment.physics import integrability as integrability
     from thermoment.protocol import Protocol as Protocol
     from thermoment.reservoir import Reservoir as Reservoir
     from thermoment.runs.load import load as load
+    from thermoment.simulation import State as State
     from thermoment.simulation import final_states as final_states
     from thermoment.simulation import sample_paths as sample_paths
     from thermoment.simulation import simulate as simulate
@@ -64,10 +72,11 @@ else:
     _MODULES = {
         "_engines.choice": "engines",
         "moments": "Info Moments Observed concatenate",
+        "phases": "Course Phase course",
         "physics": "Dynamics integrability",
         "protocol": "Protocol",
         "reservoir": "Reservoir",
-        "simulation": "final_states sample_paths simulate",
+        "simulation": "State final_states sample_paths simulate",
         "thermodynamics.heat": "Heat Work",
         "twin": "Refereed referee",
         "thermodynamics.relaxation": "Relaxation distance_to_equilibrium",

@@ -47,6 +47,8 @@ _SMALLEST, _LARGEST = 1e-100, 1e30
 _SQUARES_OVERFLOW = 1e70
 # Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
 _MOST_POINTS = 10**7
+# For the slowest relaxation: cells on each side of x = 0, and how far they reach above the minimum of U.
+_GAP_CELLS, _GAP_TAIL_KT = 400, 30.0
 
 
 class Integrability(NamedTuple):
@@ -178,6 +180,30 @@ class Dynamics:
     def relaxation_time(self, h: ArrayLike = 0.0) -> Array:
         """1 / (mu U''(x*)), the time in which x returns to x*. Hopping between two wells takes longer."""
         return self.stationary_slope(h) / self.mu
+
+    def slowest_rate(self) -> float:
+        """The rate at which an undriven node forgets in the end where it was, hops between two wells included.
+
+        A driven node is faster. It is the gap of the Fokker-Planck operator, discretised as hops between neighbouring
+        cells that obey detailed balance. Scaled by the square root of the equilibrium law this operator is a symmetric
+        tridiagonal matrix. Zero where the node does not forget: at kT = 0 unless J2 > 0.
+        """
+        if self.kT == 0:
+            return 2 * self.mu * max(self.J2, 0.0)
+        from scipy.linalg import eigh_tridiagonal  # takes longer to import than the rest of the package
+
+        lowest = float(self.stationary_point(0.0))
+        end = 2 * lowest + math.sqrt(self.kT)
+        while self.potential(end) < self.potential(lowest) + _GAP_TAIL_KT * self.kT:
+            end *= 1.2
+        x = np.linspace(-end, end, 2 * _GAP_CELLS + 1)
+        rise = np.diff(self.potential(x)) / self.kT
+        hop = self.mu * self.kT / (x[1] - x[0]) ** 2
+        out = np.zeros_like(x)
+        out[:-1] += hop * np.exp(-rise / 2)
+        out[1:] += hop * np.exp(rise / 2)
+        second = (len(x) - 2, len(x) - 2)
+        return -float(eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=second)[0])
 
     def largest_stable_step(self, h: float = 0.0, W_norm: float = 0.0) -> float:
         """The dt above which an Euler step ends farther from x* than it began, for drives up to |h|.

@@ -5,15 +5,16 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.choice import choose
-from thermoment._engines.task import Engine, Move, Observable, Task, TracingEngine
+from thermoment._engines.task import Engine, Move, Observable, Segment, Task, TracingEngine
 from thermoment._support.checks import (
+    check_array,
     check_function,
     check_integer,
     check_integers,
@@ -25,11 +26,32 @@ from thermoment._support.checks import (
 from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
+from thermoment.noise import MAX_STEPS
 from thermoment.physics import coupling_norm
-from thermoment.protocol import Protocol
+from thermoment.protocol import Protocol, check_rest
 from thermoment.reservoir import Reservoir
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where every replica is, and how many steps it took to get there: all that a run needs to go on.
+
+    A run that is given a state as `x0` goes on with the noise of the steps that come next.
+    """
+
+    x: Array
+    """(S, M, N)"""
+    n_steps: int
+
+    def __repr__(self) -> str:
+        S, M, N = self.x.shape
+        return f"State(S={S}, M={M}, N={N}, n_steps={self.n_steps})"
+
+
+Start = ArrayLike | State | None
+"""x(0): (N,) for all alike, (S, N), or (S, M, N); or where another run ended. None: as the protocol says."""
 
 
 def simulate(
@@ -41,6 +63,7 @@ def simulate(
     sample_ids: ArrayLike | None = None,
     progress: Progress = False,
     observables: Sequence[Observable] = (),
+    x0: Start = None,
 ) -> Moments:
     """Moments of every node at t_final.
 
@@ -57,17 +80,18 @@ def simulate(
         observables: what else to sum along the path of every replica, such as `thermoment.Heat()`. Each is an object
             with a `name` and a function `increment(move)` of what one step adds to each replica; the engines reference
             and xla take them.
+        x0: x(0), of shape (N,), (S, N) or (S, M, N), instead of the protocol's start; or a `State`, where another run
+            ended.
 
     Returns:
         Moments, with `raw` (S, len(orders), N), and in `observed` mean and standard error of each observable (S,).
 
-    Cost: S * M * N * n_steps updates of a node, each about 2 N floating-point operations.
+    Cost: S * M * N * n_steps updates of a node, each about 2 N floating-point operations; those of a rest count too.
     """
-    task = prepare(reservoir, inputs, protocol, sample_ids)
-    task = replace(task, observables=_check_observables(observables, task))
+    task = prepare(reservoir, inputs, protocol, sample_ids, x0)
+    task = replace(task, observables=check_observables(observables, task))
     moments = compute(task, engine, progress)
-    if moments.info.clip_count:
-        warnings.warn(clip_sentence(moments.info.clip_count, task), ClipWarning, stacklevel=2)
+    warn_of_clips(moments, task)
     return moments
 
 
@@ -75,11 +99,26 @@ class ClipWarning(UserWarning):
     """Some updates went beyond the clip of the protocol: the moments are not those of the free dynamics."""
 
 
+def warn_of_clips(moments: Moments, task: Task) -> None:
+    """Tells who called the function that calls this one where updates were clipped."""
+    if moments.info.clip_count:
+        warnings.warn(clip_sentence(moments.info.clip_count, task), ClipWarning, stacklevel=3)
+
+
 def compute(task: Task, engine: str | Engine = "auto", progress: Progress = False) -> Moments:
-    """Moments of a task that `prepare` made, by the engine asked for."""
+    """Moments at the end of a task that `prepare` made, by the engine asked for."""
+    return readings(task, engine, progress)[0][-1]
+
+
+def readings(
+    task: Task, engine: str | Engine = "auto", progress: Progress = False
+) -> tuple[list[Moments], State | None]:
+    """Moments whenever the task reads them, and the state at the end where the task keeps it."""
     found, choice = choose(engine, task)
     found.check(task)
-    check_fits("inputs", (task.n_samples, len(task.protocol.orders), task.n_nodes))
+    check_fits("inputs", (task.n_reads, task.n_samples, len(task.protocol.orders), task.n_nodes))
+    if task.keep_states:
+        check_fits("states", (task.n_samples, task.n_replicas, task.n_nodes))
     if callable(progress):
         check_function("progress", progress, 0, task.n_samples)
     elif not isinstance(progress, bool | np.bool_):
@@ -88,14 +127,21 @@ def compute(task: Task, engine: str | Engine = "auto", progress: Progress = Fals
         start = time.perf_counter()
         outcome = found.moments(task, report)
         seconds = time.perf_counter() - start
-    protocol = task.protocol
-    info = Info(found.name, choice, outcome.clip_count, protocol.n_steps, seconds, outcome.error)
-    return Moments(outcome.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, outcome.observed)
+    protocol, moments, n_steps = task.protocol, [], 0
+    outcomes = iter((*outcome.earlier, outcome))
+    for segment in task.segments:
+        n_steps += segment.n_steps
+        if segment.read:
+            one = next(outcomes)
+            info = Info(found.name, choice, one.clip_count, n_steps, seconds, one.error)
+            moments.append(Moments(one.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, one.observed))
+    state = None if outcome.states is None else State(outcome.states, task.first_step + n_steps)
+    return moments, state
 
 
 def clip_sentence(count: int, task: Task) -> str:
     """How many updates were clipped, as a share of all, and what to do about it."""
-    updates = task.n_samples * task.n_replicas * task.n_nodes * task.protocol.n_steps
+    updates = task.n_samples * task.n_replicas * task.n_nodes * task.n_steps
     return (
         f"{count / updates:.2%} of all updates ({count} of {updates:.3g}) went beyond clip = {task.protocol.clip:g} "
         "and were cut back: the moments are not those of the free dynamics. Raise clip, or leave it out."
@@ -109,6 +155,7 @@ def final_states(
     *,
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
+    x0: Start = None,
 ) -> Array:
     """x(t_final) of every replica: the states whose moments `simulate` gives.
 
@@ -118,11 +165,12 @@ def final_states(
         protocol: step, time, replicas; `Protocol()` unless given.
         engine: one that shows single replicas: xla or reference.
         sample_ids: (S,), as for `simulate`.
+        x0: x(0), as for `simulate`.
 
     Returns:
         (S, M, N), all of it in memory.
     """
-    task = prepare(reservoir, inputs, protocol, sample_ids)
+    task = prepare(reservoir, inputs, protocol, sample_ids, x0)
     found = _tracing(engine, task)
     check_fits("inputs", (task.n_samples, task.n_replicas, task.n_nodes))
     return found.final_states(task)
@@ -137,8 +185,9 @@ def sample_paths(
     every: int = 1,
     engine: str | Engine = "xla",
     sample_ids: ArrayLike | None = None,
+    x0: Start = None,
 ) -> tuple[Array, Array]:
-    """The path x(t) of a few nodes in every replica, from x = 0 at t = 0. All nodes are simulated.
+    """The path x(t) of a few nodes in every replica, from its start on. All nodes are simulated.
 
     Args:
         reservoir: the network, of N nodes and D inputs.
@@ -148,23 +197,26 @@ def sample_paths(
         every: steps from one record to the next; it must divide the number of steps.
         engine: one that shows single replicas: xla or reference.
         sample_ids: (S,), as for `simulate`.
+        x0: x(0), as for `simulate`.
 
     Returns:
-        Times (T,), with T = 1 + n_steps / every, and x at these times (S, M, T, len(nodes)), all of it in memory.
+        Times (T,), with T = 1 + n_steps / every, and x at these times (S, M, T, len(nodes)), all of it in memory. The
+        input comes at t = 0; a rest lies before, and its steps count among the n_steps.
     """
-    task = prepare(reservoir, inputs, protocol, sample_ids)
+    task = prepare(reservoir, inputs, protocol, sample_ids, x0)
     last = task.n_nodes - 1
     chosen = np.array(check_integers("nodes", nodes, 0, last), np.intp)
     if not len(chosen):
         raise invalid("nodes", "name at least one node", "empty")
-    every = check_integer("every", every, 1, task.protocol.n_steps)
-    if task.protocol.n_steps % every:
-        raise invalid("every", f"divide the {task.protocol.n_steps} steps", every)
+    every = check_integer("every", every, 1, task.n_steps)
+    if task.n_steps % every:
+        raise invalid("every", f"divide the {task.n_steps} steps", every)
     found = _tracing(engine, task)
-    check_fits("inputs", (task.n_samples, task.n_replicas, 1 + task.protocol.n_steps // every, len(chosen)))
+    check_fits("inputs", (task.n_samples, task.n_replicas, 1 + task.n_steps // every, len(chosen)))
     paths = found.sample_paths(task, chosen, every)
     times = np.arange(paths.shape[2], dtype=np.float64) * (every * task.protocol.dt)
-    return times, paths
+    rest = task.n_steps - task.segments[-1].n_steps
+    return times - rest * task.protocol.dt, paths
 
 
 def _tracing(engine: str | Engine, task: Task) -> TracingEngine:
@@ -180,15 +232,33 @@ def prepare(
     inputs: ArrayLike,
     protocol: Protocol | None = None,
     sample_ids: ArrayLike | None = None,
+    x0: Start = None,
 ) -> Task:
-    """Every argument checked, the drives computed."""
+    """Every argument checked, the drives computed: one segment, after one of rest if the protocol asks for it."""
+    protocol = check_system(reservoir, protocol)
+    drive = stable_drive(reservoir, inputs, protocol)
+    return task_of((Segment(protocol.n_steps, drive, reservoir.W),), reservoir, protocol, sample_ids, x0)
+
+
+def check_system(reservoir: Reservoir, protocol: Protocol | None) -> Protocol:
+    """The protocol, `Protocol()` unless given. Raises where it is none, or the reservoir is none."""
     protocol = Protocol() if protocol is None else protocol
     if not isinstance(reservoir, Reservoir):
         raise invalid("reservoir", "be a thermoment.Reservoir", quoted(reservoir))
     if not isinstance(protocol, Protocol):
         raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
+    return protocol
+
+
+def stable_drive(reservoir: Reservoir, inputs: ArrayLike, protocol: Protocol) -> Array:
+    """The drive of every node for inputs (S, D), under which the protocol's step is stable: (S, N)."""
     drive, strongest = reservoir.driven(inputs)
-    ids = _sample_ids(sample_ids, len(drive))
+    check_stable(reservoir, strongest, protocol)
+    return drive
+
+
+def check_stable(reservoir: Reservoir, strongest: float, protocol: Protocol) -> None:
+    """Refuses a step that is too long for drives up to `strongest`."""
     norm = coupling_norm(reservoir.W)
     if not math.isfinite(norm):
         raise invalid("W", "have a finite norm", f"up to {np.abs(reservoir.W).max():.3g}")
@@ -199,7 +269,49 @@ def prepare(
             f"be at most {stable:.3g}, the largest stable step for drives up to {strongest:.3g}",
             protocol.dt,
         )
-    return Task(drive, reservoir.W, reservoir.dynamics, protocol, ids, reservoir.stream)
+
+
+def task_of(
+    segments: tuple[Segment, ...],
+    reservoir: Reservoir,
+    protocol: Protocol,
+    sample_ids: ArrayLike | None,
+    x0: Start,
+    **options: Any,
+) -> Task:
+    """The segments as a task, from x0 or after the protocol's start. `options` are those of `Task`."""
+    S = len(segments[0].drive)
+    ids = _sample_ids(sample_ids, S)
+    start, first_step = _start(x0, S, reservoir.n_nodes, protocol)
+    if start is not None:
+        options["a_part"] = True
+    elif protocol.rest_steps:
+        check_rest(protocol, reservoir.dynamics)
+        rest = Segment(protocol.rest_steps, np.zeros_like(segments[0].drive), reservoir.W, read=False)
+        segments = (rest, *segments)
+    task = Task(segments, reservoir.dynamics, protocol, ids, reservoir.stream, (), start, first_step, **options)
+    if first_step + task.n_steps > MAX_STEPS:
+        raise invalid("x0", "leave room for this run in the 2^32 steps of the noise", f"after {first_step} steps")
+    return task
+
+
+def _start(x0: Start, S: int, N: int, protocol: Protocol) -> tuple[Array | None, int]:
+    """x before the first step, (S or 1, M or 1, N), and how many steps were taken before it."""
+    if x0 is None:
+        return None, 0
+    first_step = 0
+    if isinstance(x0, State):
+        first_step, x0 = check_integer("x0", x0.n_steps, 0, MAX_STEPS), x0.x
+    given = check_numbers("x0", x0)
+    any_M = given.ndim == 3 and protocol.n_replicas == math.inf
+    M = given.shape[1] if any_M else protocol.n_replicas
+    if all(given.shape != shape for shape in ((N,), (S, N), (S, M, N))):
+        must = f"have shape ({N},), ({S}, {N}) or ({S}, {M}, {N})"
+        raise ValueError(f"Argument `x0` must {must}, but has shape {given.shape}.")
+    x = check_array("x0", given, given.shape)
+    if (largest := float(np.abs(x).max())) > protocol.clip:
+        raise invalid("x0", f"be within the clip of {protocol.clip:g}", f"up to {largest:g}")
+    return x.reshape({1: (1, 1, N), 2: (S, 1, N), 3: x.shape}[x.ndim]), first_step
 
 
 def _sample_ids(sample_ids: ArrayLike | None, n_samples: int) -> NDArray[np.uint64]:
@@ -225,7 +337,7 @@ def _integers(sample_ids: ArrayLike) -> NDArray[Any]:
         raise invalid("sample_ids", must, f"a {type(sample_ids).__name__} that is no array") from None
 
 
-def _check_observables(observables: Sequence[Observable], task: Task) -> tuple[Observable, ...]:
+def check_observables(observables: Sequence[Observable], task: Task) -> tuple[Observable, ...]:
     """Each is asked once what a step of two replicas that do not move adds, before any work."""
     try:
         all_ = iter(observables)

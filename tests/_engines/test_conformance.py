@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 import thermoment as tm
 from support.analytic import (
@@ -21,7 +20,7 @@ from support.analytic import (
     two_node_boltzmann,
     uncoupled,
 )
-from support.conformance import ENGINES, Candidate, bits
+from support.conformance import ENGINES, Candidate, agrees, bits, runnable
 from thermoment._engines.choice import choose
 from thermoment._engines.task import TracingEngine
 from thermoment.noise import normals
@@ -33,12 +32,7 @@ slow = pytest.mark.slow
 
 @pytest.fixture(params=ENGINES, ids=lambda candidate: candidate.label)
 def candidate(request: pytest.FixtureRequest) -> Candidate:
-    chosen: Candidate = request.param
-    try:
-        choose(chosen.engine)
-    except RuntimeError as why:
-        pytest.skip(str(why))
-    return chosen
+    return runnable(request.param)
 
 
 @pytest.fixture
@@ -62,14 +56,6 @@ def reference(N: int, M: int, S: int, protocol: tm.Protocol, first_id: int = 0, 
     assert protocol.n_replicas == M
     ids = np.arange(S, dtype=np.uint64) + np.uint64(first_id)
     return tm.simulate(network(N, stream=stream), images(S), protocol, engine="reference", sample_ids=ids)
-
-
-def agrees(found: Array, expected: Array, standard_error: Array, bias: float = 0.0) -> None:
-    """Fails where a number is off by more than chance allows once in 1e6 runs, plus a known `bias`."""
-    found, expected, standard_error = np.broadcast_arrays(found, expected, standard_error)
-    threshold = norm.isf(1e-6 / 2 / found.size)
-    off = np.maximum(np.abs(found - expected) - bias, 0) / standard_error
-    assert off.max() < threshold, f"{off.max():.1f} standard errors off, {threshold:.1f} allowed"
 
 
 def gaussian_errors(mean: Array, variance: Array, orders: tuple[int, ...], n: int) -> Array:

@@ -10,7 +10,7 @@ import pytest
 
 import thermoment as tm
 from thermoment._engines import choice
-from thermoment._engines.task import Outcome, Report, Task
+from thermoment._engines.task import Outcome, Report, Segment, Task
 
 NODE = tm.Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1))
 QUICK = tm.Protocol(dt=0.1, n_replicas=2)
@@ -112,7 +112,8 @@ def test_what_cuda_cannot_do_xla_does_if_it_has_the_gpu(monkeypatch: pytest.Monk
         return engine, choice.Status(True, "a whim")
 
     monkeypatch.setattr(choice, "_status", status)
-    task = Task(np.ones((1, 1)), np.zeros((1, 1)), tm.Dynamics(), QUICK, np.zeros(1, np.uint64), 0)
+    only = Segment(10, np.ones((1, 1)), np.zeros((1, 1)))
+    task = Task((only,), tm.Dynamics(), QUICK, np.zeros(1, np.uint64), 0)
     found, why = choice.choose("auto", task)
     assert found.name == ("xla" if on_gpu else "native")
     assert why.endswith("; cuda cannot: Argument `n_replicas` must be 1")
@@ -136,7 +137,8 @@ def test_an_engine_that_cannot_run_says_why_and_nothing_takes_its_place() -> Non
 class TestStep:
     def task(self) -> Task:
         dynamics = tm.Dynamics(J2=0.5, J4=0.25, mu=2.0, kT=0.3)
-        return Task(np.ones((1, 3)), np.zeros((3, 3)), dynamics, tm.Protocol(dt=0.1), np.zeros(1, np.uint64), 0)
+        segment = Segment(10, np.ones((1, 3)), np.zeros((3, 3)))
+        return Task((segment,), dynamics, tm.Protocol(dt=0.1), np.zeros(1, np.uint64), 0)
 
     def test_coefficients_of_every_node(self) -> None:
         step = self.task().step

@@ -343,15 +343,74 @@ class TestFiniteM:
         assert correlations[0] < 5 / math.sqrt(sampled.size) < 0.04 < correlations[1]
 
 
+RESTED = replace(LIMIT, start="rest", t_rest=2.0)
+
+
+class TestAfterARest:
+    """Coupled nodes that were without drive for a time: their fluctuations are then those of the undriven network."""
+
+    def test_linear_networks(self) -> None:
+        """J4 = 0: the covariance does not know the drive, and the mean starts at zero when the drive comes."""
+        reservoir, t = network(s_W=0.5, dynamics=tm.Dynamics(J4=0.0)), 0.4
+        driven = tm.Reservoir(reservoir.W, reservoir.drive(images(1)).T, np.zeros(64), reservoir.dynamics)
+        mean, covariance = ornstein_uhlenbeck(driven, t)[0], ornstein_uhlenbeck(driven, t + 2.0)[1]
+        without_rest = np.diag(ornstein_uhlenbeck(driven, t)[1])
+        protocol = replace(RESTED, t_final=t)
+        full, plain = (tm.simulate(reservoir, images(1), protocol, engine=e).raw[0] for e in (EXACT, PLAIN))
+        np.testing.assert_allclose(full[0], mean, atol=3e-4)
+        variance, of_plain = (one[1] - one[0] ** 2 for one in (full, plain))
+        exact = np.diag(covariance)
+        assert np.linalg.norm(variance - exact) < 0.15 * np.linalg.norm(of_plain - exact)
+        assert np.linalg.norm(variance - exact) < 0.02 * np.linalg.norm(without_rest - exact)
+
+    def test_sampling(self) -> None:
+        """Within chance (once in 1e6), its own error, and the Euler bias; a start at zero is ruled out."""
+        reservoir, protocol = network(), replace(RESTED, t_final=0.1, dt=5e-3)
+        few = replace(protocol, n_replicas=2**13, orders=(1, 2, 4, 8))
+        sampled = tm.simulate(reservoir, images(1), few)
+        errors = np.stack([sampled.standard_error(p)[0] for p in ORDERS])
+        threshold = norm.isf(1e-6 / 2 / errors.size)
+
+        def off(protocol: tm.Protocol) -> Array:
+            found = tm.simulate(reservoir, images(1), protocol, engine="meanfield")
+            assert found.info.error is not None
+            own = np.array([found.info.error[p] for p in ORDERS])[:, None]
+            return np.asarray(np.abs(sampled.raw[0, :3] - found.raw[0]) / (errors + (4 * own + 5e-4) / threshold))
+
+        assert off(protocol).max() < threshold
+        assert off(replace(protocol, start="zero", t_rest=None)).max() > 3 * threshold
+
+    def test_several_times_are_separate_runs(self) -> None:
+        several = tm.course(network(), images(2), LIMIT, times=(0.1, 1.0), engine="meanfield")
+        for t in several.times:
+            alone = tm.simulate(network(), images(2), replace(LIMIT, t_final=t), engine="meanfield")
+            assert np.array_equal(several.at(t).raw, alone.raw)
+            assert several.at(t).info.error == alone.info.error
+
+
 class TestWhatItRefuses:
+    @pytest.mark.parametrize(
+        ("inputs", "options", "message"),
+        [
+            (images(1), {"x0": np.zeros(64)}, "`x0` must be left out for the meanfield engine"),
+            (images(1), {"keep_end": True}, "`keep_end` must be False for the meanfield engine"),
+            (np.ones((1, 3, 4)), {}, "`inputs` must be constant in time for the meanfield engine"),
+            ([tm.Phase(1.0, images(1), np.zeros((64, 64))), tm.Phase(1.0, images(1))], {}, "`inputs` must be constant"),
+        ],
+    )
+    def test_a_course_it_cannot_do(self, inputs: Any, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            tm.course(network(), inputs, LIMIT, engine="meanfield", **options)
+
     def test_a_coupling_without_self_consistency(self) -> None:
         strong = network(s_W=60.0)
         with pytest.raises(RuntimeError, match="coupling is too strong"):
             tm.simulate(strong, images(1), tm.Protocol(dt=1e-3, n_replicas=math.inf), engine="meanfield")
 
     def test_a_strong_coupling_warns(self) -> None:
-        with pytest.warns(UserWarning, match=r"estimated at .* Sample instead"):
+        with pytest.warns(UserWarning, match=r"estimated at .* Sample instead") as seen:
             tm.simulate(network(s_W=3.0), images(1), LIMIT, engine="meanfield")
+        assert seen[0].filename == __file__
 
     @pytest.mark.parametrize(
         ("reservoir", "protocol", "message"),

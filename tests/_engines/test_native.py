@@ -16,7 +16,7 @@ import pytest
 import thermoment as tm
 from thermoment._engines import native
 from thermoment._engines.native import Native
-from thermoment._engines.task import Task
+from thermoment._engines.task import Segment, Task
 
 _STATUS = tm.engines()["native"]
 pytestmark = pytest.mark.skipif(not _STATUS.can_run, reason=f"native {_STATUS.note}")
@@ -149,8 +149,9 @@ def _bfloat16(drives: list[float], s_W: float = 0.1, t_final: float = 1.0, **dyn
     """For samples in which all nodes have one drive: whether bfloat16 is good enough. There is no clip."""
     protocol = tm.Protocol(t_final=t_final, clip=math.inf)
     W, drive = _reservoir(64, s_W).W, np.repeat(np.array(drives)[:, None], 64, axis=1)
-    task = Task(drive, W, tm.Dynamics(**dynamics), protocol, np.arange(len(drives), dtype=np.uint64), 0)
-    return [bool(good) for good in native._bfloat16_suffices(task)]
+    segment = Segment(protocol.n_steps, drive, W)
+    task = Task((segment,), tm.Dynamics(**dynamics), protocol, np.arange(len(drives), dtype=np.uint64), 0)
+    return [bool(good) for (good,) in native._bfloat16_suffices(task)]
 
 
 def test_float32_where_the_network_amplifies_what_bfloat16_leaves() -> None:
@@ -158,6 +159,19 @@ def test_float32_where_the_network_amplifies_what_bfloat16_leaves() -> None:
     assert _bfloat16([0.5], 0.01, t_final=1.0, J2=-1.0) == [True]
     assert _bfloat16([0.5], 0.01, t_final=4.0, J2=-1.0) == [False]
     assert _bfloat16([0.5], 0.01, t_final=4.0, J2=1.0) == [True]
+
+
+def test_an_early_reading_has_bfloat16_where_the_whole_run_does_not() -> None:
+    """In a double well bfloat16 is enough until t = 1 and not until t = 4; each reading is a run that ends there."""
+    reservoir = _reservoir(64, 0.01, dynamics=tm.Dynamics(J2=-1.0))
+    protocol = tm.Protocol(n_replicas=3, t_final=4.0)
+    several = tm.course(reservoir, _inputs(2) / 20, protocol, times=(0.5, 1.0, 4.0), engine="native")
+    for t in several.times:
+        alone = tm.simulate(reservoir, _inputs(2) / 20, replace(protocol, t_final=t), engine="native")
+        np.testing.assert_array_equal(several.at(t).raw, alone.raw)
+    if "avx512bf16" in KERNELS:
+        part = tm.course(reservoir, _inputs(2) / 20, protocol, times=(0.5, 4.0), engine="native", keep_end=True)
+        assert not np.array_equal(part.at(0.5).raw, several.at(0.5).raw), "a part is done in float32"
 
 
 def test_float32_where_thermal_motion_does_not_blur_the_rounding_of_x() -> None:

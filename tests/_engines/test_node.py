@@ -3,6 +3,7 @@
 The tables' own error is to be below 1e-5 of a moment of size 1; larger moments are compared relatively.
 """
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -160,6 +161,18 @@ def test_linear_node_is_ornstein_uhlenbeck(t_final: float, h: float) -> None:
     close(found, expected, 1e-4)
 
 
+@pytest.mark.parametrize(
+    "dynamics", [tm.Dynamics(), pytest.param(tm.Dynamics(J2=-0.3), marks=pytest.mark.slow)], ids=["well", "double well"]
+)
+def test_a_node_that_has_rested(dynamics: tm.Dynamics) -> None:
+    """Against the Fokker-Planck equation by another scheme; a node from x = 0 is ruled out."""
+    drives, orders, t, t_rest = [0.3, -1.0], (1, 2, 3, 4), 0.3, 8.0
+    protocol = tm.Protocol(dt=1e-2, t_final=t, n_replicas=math.inf, orders=orders, start="rest", t_rest=t_rest)
+    found = tm.simulate(uncoupled(drives, dynamics), [[1.0]], protocol, engine=MeanField("float64")).raw[0]
+    close(found, np.stack([fokker_planck(dynamics, h, t, orders, t_rest) for h in drives], axis=1), 1e-6)
+    assert np.abs(found[:, 1] - fokker_planck(dynamics, -1.0, t, orders)).max() > 5e-3
+
+
 def linear_moments(h: float, t_final: float) -> Array:
     """E[x^p], p = 1..8, of the linear node."""
     mean = np.array([h / (2 * LINEAR.J2) * -np.expm1(-RATE * t_final)])
@@ -277,6 +290,9 @@ class TestKeptOnDisk:
         assert found.shape.shape == table.shape.shape
         node_tables(tm.Dynamics(kT=0.2), 1.0, 20.0)
         assert self.built == 2, "another temperature is another table"
+        node_tables(tm.Dynamics(), 1.0, 20.0, 1.5)
+        self.again()
+        assert self.built == 3, "a rest before it is another table, and leaves the one without in its place"
 
     @pytest.mark.parametrize("damage", ["emptied", "other", "cut", "a byte changed"])
     def test_rebuilt_if_damaged(self, damage: str) -> None:

@@ -1,13 +1,14 @@
 """The identity of what something depends on: every part of it counts."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from thermoment._support.identity import identity, sha256
+import thermoment as tm
+from thermoment._support.identity import LATER, identity, sha256, stated
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,31 @@ class Wide:
 @dataclass(frozen=True)
 class Broad:
     width: int
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A dataclass that got a field later."""
+
+    width: int
+    depth: int = field(default=3, metadata=LATER)
+    inner: tuple[Wide, ...] = ()
+
+
+def test_a_later_field_is_stated_only_if_it_is_not_its_default() -> None:
+    assert stated(Grown(1)) == {"width": 1, "inner": ()}
+    assert stated([Grown(1, 3, (Wide(2),))]) == [{"width": 1, "inner": ({"width": 2},)}]
+    assert stated(Grown(1, 4)) == {"width": 1, "depth": 4, "inner": ()}
+    assert identity(Grown(1)) == identity(Grown(1, 3)) != identity(Grown(1, 4))
+
+
+def test_a_protocol_that_starts_at_zero_has_the_identity_it_had_before_there_was_another_start() -> None:
+    known = "e5be674794c2dab120a127b013518ce164b592128a1767da125d9ed5d27b69f0"
+    assert identity(tm.Protocol()) == known
+    assert identity(tm.Protocol(start="rest", t_rest=2.0)) != known
+    text = "Protocol(dt=0.001, t_final=1.0, n_replicas=128, clip=inf, seed=20260609, orders=(1, 2, 4)"
+    assert repr(tm.Protocol()) == text + ")"
+    assert repr(tm.Protocol(start="rest", t_rest=2.0)) == text + ", start='rest', t_rest=2.0)"
 
 
 def test_whatever_differs_has_another_identity() -> None:

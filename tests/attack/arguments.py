@@ -86,7 +86,17 @@ CALLS: dict[str, Call] = {
     "global_potential": Call(WELL.global_potential, {"x": np.ones(2), "h": 0.5, "W": np.zeros((2, 2))}),
     "integrability": Call(tm.integrability, {"W": np.zeros((2, 2))}),
     "Protocol": Call(
-        tm.Protocol, {"dt": 0.1, "t_final": 0.2, "n_replicas": 3, "clip": 4.0, "seed": 1, "orders": (1, 2)}
+        tm.Protocol,
+        {
+            "dt": 0.1,
+            "t_final": 0.2,
+            "n_replicas": 3,
+            "clip": 4.0,
+            "seed": 1,
+            "orders": (1, 2),
+            "start": "rest",
+            "t_rest": 2.0,
+        },
     ),
     "Reservoir": Call(
         tm.Reservoir, {"W": RESERVOIR.W, "K": RESERVOIR.K, "b": RESERVOIR.b, "dynamics": WELL, "stream": 0}
@@ -106,8 +116,30 @@ CALLS: dict[str, Call] = {
             "sample_ids": [0, 1],
             "progress": lambda done, total: None,  # noqa: ARG005
             "observables": (tm.Heat(),),
+            "x0": np.zeros(4),
         },
     ),
+    "course": Call(
+        tm.course,
+        {
+            "reservoir": RESERVOIR,
+            "inputs": np.ones((2, 2, 3)),
+            "protocol": PROTOCOL,
+            "times": (0.1, 0.2),
+            "hold": 0.1,
+            "x0": np.zeros((2, 4)),
+            "keep_end": True,
+            "engine": "reference",
+            "sample_ids": [0, 1],
+            "progress": lambda done, total: None,  # noqa: ARG005
+            "observables": (tm.Heat(),),
+        },
+    ),
+    "phases": Call(
+        lambda duration, inputs, W: tm.course(RESERVOIR, [tm.Phase(duration, inputs, W)], PROTOCOL, engine="reference"),
+        {"duration": 0.2, "inputs": INPUTS, "W": RESERVOIR.W},
+    ),
+    "Course.at": Call(tm.course(RESERVOIR, INPUTS, PROTOCOL, engine="reference").at, {"t": 0.2}),
     "final_states": Call(
         tm.final_states,
         {
@@ -187,7 +219,7 @@ TAKEN_ON_DISK = {"a word", "the text of a number"}
 """Names that `save` would write to."""
 
 
-SLOW = {(name, "None") for name in ("distance_to_equilibrium", "simulate", "final_states", "sample_paths")}
+SLOW = {(name, "None") for name in ("distance_to_equilibrium", "simulate", "course", "final_states", "sample_paths")}
 """What is right, and takes seconds."""
 
 

@@ -58,6 +58,16 @@ def test_overrides() -> None:
     assert experiment.data.name == "digits"
 
 
+def test_a_rest_is_read_and_written(tmp_path: Path) -> None:
+    rested = read("paper", ["protocol.start=rest", "protocol.t_rest=2.0"])
+    assert (rested.protocol.start, rested.protocol.rest_steps) == ("rest", 2000)
+    (tmp_path / "again.toml").write_text(to_toml(rested), "utf-8")
+    assert read(tmp_path / "again.toml") == rested
+    assert "t_rest = 2.0" in to_toml(rested)
+    assert "t_rest" not in to_toml(read("paper"))
+    assert 'start = "zero"' not in to_toml(read("paper"))
+
+
 def test_repeats_have_seeds_of_their_own() -> None:
     experiment = read("paper")
     assert experiment.repeat(0) == experiment

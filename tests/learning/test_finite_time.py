@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 
 import thermoment as tm
+from thermoment._engines.meanfield.tables import node_tables
 from thermoment.learning.batches import batches
+from thermoment.learning.finite_time import lookup
 from thermoment.learning.finite_time import loss as objective
 from thermoment.learning.finite_time import train as training
 from thermoment.learning.finite_time.lookup import training_curves
 from thermoment.learning.finite_time.train import Epoch, TrainedReservoirs, train
 from thermoment.learning.options import Distortion, FiniteTime
+from thermoment.physics import LARGEST_DRIVE
 
 RNG = np.random.default_rng(5)
 X = RNG.random((300, 16))
@@ -251,17 +254,43 @@ def test_trained_for_another_temperature_and_time(monkeypatch: pytest.MonkeyPatc
     """The curves of a node at that temperature and time are asked for, and are not those of the reservoirs' own."""
     asked: list[Any] = []
 
-    def recorded(*arguments: Any) -> Any:
-        asked.append(arguments)
+    def recorded(*arguments: Any, t_rest: float) -> Any:
+        asked.append((*arguments, "float32", t_rest))
         return training_curves(tm.Dynamics(), 1.0, (1, 2, 4))
 
     monkeypatch.setattr(training, "training_curves", recorded)
     for change in ({}, {"kT": 0.3}, {"t_final": 0.2}):
         assert trained(replace(QUICK, **change)).reservoirs[0].dynamics == RESERVOIRS[0].dynamics  # type: ignore[arg-type]
     conditions = (tm.Dynamics(), 1.0), (tm.Dynamics(kT=0.3), 1.0), (tm.Dynamics(), 0.2)
-    assert asked == [(*condition, (1, 2, 4)) for condition in conditions]
+    assert asked == [(*condition, (1, 2, 4), "float32", 0.0) for condition in conditions]
     first = [float(training_curves(*arguments).end.pieces[1, 3, 0]) for arguments in asked]
     assert len(set(first)) == 3
+
+
+def test_trained_for_nodes_that_have_rested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of a node after that rest are asked for; those of a node from x = 0 stand in, to save time."""
+    asked: list[Any] = []
+
+    def recorded(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE)
+
+    monkeypatch.setattr(lookup, "node_tables", recorded)
+    rested = replace(PROTOCOL, start="rest", t_rest=1.5)
+    for protocol in (PROTOCOL, rested):
+        train(RESERVOIRS, X, Y, protocol, QUICK)
+    assert asked == [(tm.Dynamics(), 1.0, LARGEST_DRIVE, t_rest) for t_rest in (0.0, 1.5)]
+    with pytest.raises(ValueError, match=r"`t_rest` must be at least 1.24, three times the slowest relaxation"):
+        train(RESERVOIRS, X, Y, replace(rested, t_rest=0.4), QUICK)
+
+
+def test_a_checkpoint_of_another_rest_is_refused(tmp_path: Path) -> None:
+    file, rested = tmp_path / "state", replace(PROTOCOL, start="rest", t_rest=1.5)
+    train(RESERVOIRS, X, Y, PROTOCOL, QUICK, checkpoint=file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lookup, "node_tables", lambda *_: node_tables(tm.Dynamics(), 1.0, LARGEST_DRIVE))
+        with pytest.raises(ValueError, match="another training"):
+            train(RESERVOIRS, X, Y, rested, QUICK, checkpoint=file)
 
 
 def test_trained_for_as_many_replicas_as_the_protocol_has_unless_told(quick: TrainedReservoirs) -> None:

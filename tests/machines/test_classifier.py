@@ -1,6 +1,7 @@
 """A classifier: features of its reservoirs, logits of its readouts, and a file that gives it back."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,14 @@ def test_infinity_survives_the_file(tmp_path: Path) -> None:
     limit = Classifier(RESERVOIRS, tm.Protocol(n_replicas=math.inf, clip=math.inf, orders=(1, 2)), JOINED.readouts)
     limit.save(tmp_path / "a.safetensors")
     assert Classifier.load(tmp_path / "a.safetensors").protocol == limit.protocol
+
+
+def test_a_rest_survives_the_file(tmp_path: Path) -> None:
+    rested = Classifier(RESERVOIRS, replace(PROTOCOL, start="rest", t_rest=2.0), JOINED.readouts)
+    for one in (rested, JOINED):
+        one.save(tmp_path / "a.safetensors")
+        assert Classifier.load(tmp_path / "a.safetensors").protocol == one.protocol
+        assert (b"t_rest" in (tmp_path / "a.safetensors").read_bytes()) == (one is rested)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -112,6 +112,15 @@ def test_the_data_name_the_stages_they_enter(tmp_path: Path, array: str, changed
     assert {kind for kind in ALL if before[kind] != after[kind]} == changed
 
 
+def test_a_rest_names_the_stages_it_enters(tmp_path: Path) -> None:
+    plain = experiment(TEXT, tmp_path)
+    rested = read(tmp_path / "tiny.toml", ["protocol.start=rest", "protocol.t_rest=2.0"])
+    longer = read(tmp_path / "tiny.toml", ["protocol.start=rest", "protocol.t_rest=3.0"])
+    before, after, later = (names(one, DATA, tmp_path) for one in (plain, rested, longer))
+    for one, other in ((before, after), (after, later)):
+        assert {kind for kind in ALL if one[kind] != other[kind]} == SAMPLED | {"finite-time"}
+
+
 def test_heads_and_streams_count_too(tmp_path: Path) -> None:
     plain = experiment(TEXT, tmp_path)
     before = names(plain, DATA, tmp_path)

@@ -1,10 +1,14 @@
-"""The engines that tests/test_conformance.py examines, the reference first. A new engine is added to `ENGINES`."""
+"""The engines that the tests of all engines examine, the reference first. A new engine is added to `ENGINES`."""
 
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
+from scipy.stats import norm
 
 import thermoment as tm
+from support.analytic import Array
+from thermoment._engines.choice import choose
 from thermoment._engines.task import Engine
 from thermoment._engines.xla import Xla
 
@@ -20,6 +24,8 @@ class Candidate:
     """for statistical tests: what it does in a second or two"""
     miscounts: int = 0
     """clipped updates, of some 8000, that rounding may move across the clip"""
+    segments: bool = True
+    """whether it runs several segments, from any start"""
 
 
 try:
@@ -27,16 +33,33 @@ try:
 except ImportError:
     _CUDA_WITHOUT_HOPPER = []
 else:
-    _CUDA_WITHOUT_HOPPER = [Candidate("cuda-mma", Cuda("mma"), 1e-4, 2**17, miscounts=2)]
+    _CUDA_WITHOUT_HOPPER = [Candidate("cuda-mma", Cuda("mma"), 1e-4, 2**17, miscounts=2, segments=False)]
 
 ENGINES = [
     Candidate("reference", "reference", 0.0, 2**13),
     Candidate("xla", "xla", 2e-5, 2**17),
     Candidate("native", "native", 2e-5, 2**17),
-    Candidate("cuda", "cuda", 1e-4, 2**17, miscounts=2),
+    Candidate("cuda", "cuda", 1e-4, 2**17, miscounts=2, segments=False),
     *_CUDA_WITHOUT_HOPPER,
     Candidate("xla-float64", Xla("float64"), 1e-10, 2**16),
 ]
+
+
+def runnable(candidate: Candidate) -> Candidate:
+    """The candidate; where its engine cannot run here, the test is skipped."""
+    try:
+        choose(candidate.engine)
+    except RuntimeError as why:
+        pytest.skip(str(why))
+    return candidate
+
+
+def agrees(found: Array, expected: Array, standard_error: Array, bias: float = 0.0) -> None:
+    """Fails where a number is off by more than chance allows once in 1e6 runs, plus a known `bias`."""
+    found, expected, standard_error = np.broadcast_arrays(found, expected, standard_error)
+    threshold = norm.isf(1e-6 / 2 / found.size)
+    off = np.maximum(np.abs(found - expected) - bias, 0) / standard_error
+    assert off.max() < threshold, f"{off.max():.1f} standard errors off, {threshold:.1f} allowed"
 
 
 def bits(moments: tm.Moments) -> bytes:

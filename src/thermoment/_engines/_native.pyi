@@ -12,13 +12,16 @@ def kernels() -> list[tuple[str, str, bool, bool]]:
 def moments(
     *,
     isa: str,
-    W: NDArray[np.float64],
-    drive: NDArray[np.float64],
+    W: list[NDArray[np.float64]],
+    drive: list[NDArray[np.float64]],
+    n_steps: list[int],
+    read: list[bool],
+    first_step: int,
+    start: NDArray[np.float64] | None,
     sample_ids: NDArray[np.uint64],
     bfloat16: NDArray[np.bool_],
     orders: tuple[int, ...],
     n_replicas: int,
-    n_steps: int,
     seed: int,
     stream: int,
     mu_dt: float,
@@ -28,6 +31,11 @@ def moments(
     clip: float,
     n_threads: int,
     raw: NDArray[np.float64],
+    states: NDArray[np.float64] | None,
     report: Callable[[int], None],
-) -> int:
-    """Fills `raw` (S, len(orders), N) and returns the number of clipped updates."""
+) -> list[int]:
+    """Fills `raw` (R, S, len(orders), N), and `states` (S, M, N) if given; returns clipped updates up to each reading.
+
+    W, drive, n_steps and read have an entry for each segment, R of which are read. `start` is x before the first step,
+    (S or 1, M or 1, N).
+    """

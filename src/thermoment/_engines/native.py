@@ -1,12 +1,20 @@
 """The CPU engine: C++, vectorised and threaded, built with the package. kernels/cpu/README.md explains how it works."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_samples
+from thermoment._engines.task import (
+    Array,
+    Outcome,
+    Report,
+    Task,
+    check_no_observables,
+    check_samples,
+    outcome_of,
+)
 from thermoment._support.checks import check_integer, invalid, quoted
 from thermoment._support.threads import cores
 from thermoment.physics import Dynamics, coupling_norm
@@ -62,19 +70,36 @@ class Native:
         check_no_observables(task, self.name)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        protocol = task.protocol
+        good = _bfloat16_suffices(task) if self._kernel()[2] else np.zeros((task.n_samples, task.n_reads), bool)
+        raw, clip_counts, states = self._run(task, np.asarray(good.all(axis=1)), report)
+        # A reading has the bits of a run that ends there: where bfloat16 suffices up to it, but not to the end, the
+        # sample is run again up to it.
+        ends = [k for k, segment in enumerate(task.segments, start=1) if segment.read]
+        count = good.sum(axis=1)
+        for r in sorted({int(n) for n in count} - {0, task.n_reads}):
+            samples = np.flatnonzero(count == r)
+            part = _samples_of(replace(task, segments=task.segments[: ends[r - 1]]), samples)
+            raw[:r, samples], _, _ = self._run(part, np.ones(len(samples), bool), lambda _: None)
+        return outcome_of([Outcome(*one) for one in zip(raw, clip_counts, strict=True)], states)
+
+    def _run(self, task: Task, bfloat16: NDArray[np.bool_], report: Report) -> tuple[Array, list[int], Array | None]:
+        """Moments (R, S, len(orders), N) and clipped updates at each reading, and the states if the task wants them."""
+        protocol, segments = task.protocol, task.segments
         mu_dt, linear, cubic, sigma = task.step.uniform()
-        isa, _, has_bfloat16 = self._kernel()
-        raw = np.empty((task.n_samples, len(protocol.orders), task.n_nodes))
-        clip_count = run(
-            isa=isa,
-            W=np.ascontiguousarray(task.W),
-            drive=np.ascontiguousarray(task.drive),
+        raw = np.empty((task.n_reads, task.n_samples, len(protocol.orders), task.n_nodes))
+        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
+        clip_counts = run(
+            isa=self._kernel()[0],
+            W=[np.ascontiguousarray(one.W) for one in segments],
+            drive=[np.ascontiguousarray(one.drive) for one in segments],
+            n_steps=[one.n_steps for one in segments],
+            read=[one.read for one in segments],
+            first_step=task.first_step,
+            start=None if task.start is None else np.ascontiguousarray(task.start),
             sample_ids=np.ascontiguousarray(task.sample_ids),
-            bfloat16=_bfloat16_suffices(task) if has_bfloat16 else np.zeros(task.n_samples, bool),
+            bfloat16=bfloat16,
             orders=protocol.orders,
             n_replicas=task.n_replicas,
-            n_steps=protocol.n_steps,
             seed=protocol.seed,
             stream=task.stream,
             mu_dt=mu_dt,
@@ -84,9 +109,10 @@ class Native:
             clip=protocol.clip,
             n_threads=self._threads(),
             raw=raw,
+            states=states,
             report=report,
         )
-        return Outcome(raw, clip_count)
+        return raw, clip_counts, states
 
     def _kernel(self) -> tuple[str, str, bool]:
         """Name and description of the kernel to run, and whether it has bfloat16 products."""
@@ -100,22 +126,29 @@ class Native:
         return self.threads or cores()
 
 
+def _samples_of(task: Task, samples: NDArray[np.intp]) -> Task:
+    """The task with some of its samples."""
+    segments = tuple(one._replace(drive=one.drive[samples]) for one in task.segments)
+    return replace(task, segments=segments, sample_ids=task.sample_ids[samples])
+
+
 def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
-    """(S,): the samples for which W x from bfloat16 factors is as good as from float32, to about `_TOLERANCE`.
+    """(S, R): whether, up to each reading, W x from bfloat16 factors is as good as from float32, to `_TOLERANCE`.
 
     Rounding to bfloat16 changes a factor by at most 2^-9 of itself. The rounding of W is made up for every
     `rest_period` steps: what is left is the error of these steps, times what an unstable network amplifies it by until
-    t_final (`growth`). The rounding of x averages out where thermal motion is wider than the spacing of bfloat16
+    the reading (`growth`). The rounding of x averages out where thermal motion is wider than the spacing of bfloat16
     numbers (`blurred`). Where updates may be clipped float32 is used, to count them as the reference does
-    (`never_clipped`). How far nodes go is estimated from the sample's strongest drive, so the choice depends on the
-    sample alone, as its bits must.
+    (`never_clipped`). How far nodes go is estimated from the sample's strongest drive so far, so the choice depends on
+    the sample alone, as its bits must. A part of a longer run does not know the drives of the other parts: all parts
+    are done in float32.
     """
     dynamics, protocol = task.dynamics, task.protocol
     norm = coupling_norm(task.W)
     unconfined = dynamics.J4 == 0 and norm >= 2 * dynamics.J2
-    if unconfined or dynamics.kT == 0:
-        return np.zeros(task.n_samples, bool)
-    h = np.abs(task.drive).max(axis=1)
+    if unconfined or dynamics.kT == 0 or task.a_part:
+        return np.zeros((task.n_samples, task.n_reads), bool)
+    h, t = _so_far(task)
     blurred = dynamics.kT * dynamics.stationary_slope(h) >= (2.0**-8 * dynamics.stationary_point(h)) ** 2
 
     softened = Dynamics(dynamics.J2 - norm / 2, dynamics.J4, dynamics.mu, dynamics.kT)
@@ -124,9 +157,24 @@ def _bfloat16_suffices(task: Task) -> NDArray[np.bool_]:
 
     rounding = 2.0**-9 * np.linalg.norm(task.W, axis=1).max() * np.hypot(x, width)
     # At an exponent of 100 the answer is no in any case; beyond, exp would overflow.
-    growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * protocol.t_final, 0, 100))
+    growth = np.exp(np.clip((norm - 2 * dynamics.J2) * dynamics.mu * t, 0, 100))
     off = rest_period * task.step.mu_dt.max() * rounding * growth
     return np.asarray(blurred & never_clipped & (off <= _TOLERANCE))
+
+
+def _so_far(task: Task) -> tuple[Array, Array]:
+    """At each reading the strongest drive of every sample so far (S, R), and the time since the first step (R,)."""
+    strongest: dict[int, Array] = {}  # segments of one drive share its array
+    so_far, steps = np.zeros(task.n_samples), 0
+    h, t = [], []
+    for segment in task.segments:
+        if id(segment.drive) not in strongest:
+            strongest[id(segment.drive)] = np.abs(segment.drive).max(axis=1)
+        so_far, steps = np.maximum(so_far, strongest[id(segment.drive)]), steps + segment.n_steps
+        if segment.read:
+            h.append(so_far)
+            t.append(steps * task.protocol.dt)
+    return np.stack(h, axis=1), np.array(t)
 
 
 def _largest_variance(dynamics: Dynamics) -> float:

@@ -7,14 +7,14 @@ Cost: about 1e7 node-steps per second and core.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.tally import Tally
-from thermoment._engines.task import Array, Move, Outcome, Report, Task, check_samples
+from thermoment._engines.task import Array, Move, Outcome, Report, Task, check_samples, outcome_of
 from thermoment.noise import normals
 
 # Replicas advanced together: bounds the memory, and fixes the order in which moments are summed.
@@ -36,66 +36,68 @@ class Reference:
 
     def moments(self, task: Task, report: Report) -> Outcome:
         orders = task.protocol.orders
-        raw = np.zeros((task.n_samples, len(orders), task.n_nodes))
-        clip_count, tally = 0, Tally(task)
+        raw = np.zeros((task.n_reads, task.n_samples, len(orders), task.n_nodes))
+        clip_counts, tallies = [0] * task.n_reads, [Tally(task) for _ in raw]
+        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
         for s in range(task.n_samples):
             for replicas in _blocks(task):
-                x, clipped, totals = _run(task, s, replicas)
-                tally.add(slice(s, s + 1), totals[:, None])
-                raw[s] += [power.sum(axis=0) for power in _powers(x, orders)]
-                clip_count += clipped
-            raw[s] /= task.n_replicas
+                for r, (x, clipped, totals) in enumerate(_readings(task, s, replicas)):
+                    tallies[r].add(slice(s, s + 1), totals[:, None])
+                    raw[r, s] += [power.sum(axis=0) for power in _powers(x, orders)]
+                    clip_counts[r] += clipped
+                if states is not None:
+                    states[s, replicas] = x
+            raw[:, s] /= task.n_replicas
             report(s + 1)
-        return Outcome(raw, clip_count, observed=tally.observed(task.n_replicas))
+        observed = [tally.observed(task.n_replicas) for tally in tallies]
+        return outcome_of([Outcome(m, c, None, o) for m, c, o in zip(raw, clip_counts, observed, strict=True)], states)
 
     def final_states(self, task: Task) -> Array:
-        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
-        for s in range(task.n_samples):
-            for replicas in _blocks(task):
-                states[s, replicas], _, _ = _run(task, s, replicas)
+        states = self.moments(replace(task, keep_states=True), lambda _: None).states
+        assert states is not None
         return states
 
     def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
-        records = 1 + task.protocol.n_steps // every
+        records = 1 + task.n_steps // every
         paths = np.zeros((task.n_samples, task.n_replicas, records, len(nodes)))
         for s in range(task.n_samples):
             for replicas in _blocks(task):
-                for n, (x, _) in enumerate(trajectory(task, s, replicas), start=1):
+                paths[s, replicas, 0] = task.started(s, replicas)[:, nodes]
+                for n, (move, _, _) in enumerate(trajectory(task, s, replicas), start=1):
                     if n % every == 0:
-                        paths[s, replicas, n // every] = x[:, nodes]
+                        paths[s, replicas, n // every] = move.after[:, nodes]
         return paths
 
 
-def trajectory(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tuple[Array, int]]:
-    """Sample `s`, step by step: the state (replicas, N) after each step, and how many updates were clipped so far."""
+def trajectory(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tuple[Move, int, bool]]:
+    """Sample `s`, step by step: x before and after, updates clipped so far, whether moments are read after it."""
     protocol, step = task.protocol, task.step
-    x = np.zeros((len(replicas), task.n_nodes))
-    clipped = 0
-    for n in range(protocol.n_steps):
-        xi = normals(n, replicas, task.n_nodes, int(task.sample_ids[s]), protocol.seed, task.stream)
-        x = x + step.mu_dt * (task.dynamics.force(x, task.drive[s]) + x @ task.W.T) + step.sigma * xi
-        clipped += int(np.count_nonzero(np.abs(x) > protocol.clip))
-        x = np.clip(x, -protocol.clip, protocol.clip)
-        yield x, clipped
+    x, n, clipped = task.started(s, replicas), task.first_step, 0
+    for n_steps, drive, W, read in task.segments:
+        h = drive[s]
+        for left in reversed(range(n_steps)):
+            xi = normals(n, replicas, task.n_nodes, int(task.sample_ids[s]), protocol.seed, task.stream)
+            y = x + step.mu_dt * (task.dynamics.force(x, h) + x @ W.T) + step.sigma * xi
+            clipped += int(np.count_nonzero(np.abs(y) > protocol.clip))
+            y = np.clip(y, -protocol.clip, protocol.clip)
+            yield Move(x, y, h, W, task.dynamics, protocol.dt), clipped, read and left == 0
+            x, n = y, n + 1
+
+
+def _readings(task: Task, s: int, replicas: NDArray[np.int64]) -> Iterator[tuple[Array, int, Array]]:
+    """Sample `s` whenever it is read: the state (replicas, N), clipped updates, sums of observables (K, replicas)."""
+    totals = np.zeros((len(task.observables), len(replicas)))
+    for move, clipped, read in trajectory(task, s, replicas):
+        for total, observable in zip(totals, task.observables, strict=True):
+            total += observable.increment(move)
+        if read:
+            yield move.after, clipped, totals
 
 
 def _powers(x: Array, orders: tuple[int, ...]) -> list[Array]:
     """x^p for each order, by multiplication: exact for signs, and faster than a general power."""
     powers = list(accumulate([x] * max(orders), np.multiply))
     return [powers[p - 1] for p in orders]
-
-
-def _run(task: Task, s: int, replicas: NDArray[np.int64]) -> tuple[Array, int, Array]:
-    """Sample `s` to its end: the state (replicas, N), clipped updates, and sums of the observables (K, replicas)."""
-    x = np.zeros((len(replicas), task.n_nodes))
-    totals = np.zeros((len(task.observables), len(replicas)))
-    clipped = 0
-    for after, clipped in trajectory(task, s, replicas):  # noqa: B007, the last one is returned
-        move = Move(x, after, task.drive[s], task.W, task.dynamics, task.protocol.dt)
-        for total, observable in zip(totals, task.observables, strict=True):
-            total += observable.increment(move)
-        x = after
-    return x, clipped, totals
 
 
 def _blocks(task: Task) -> list[NDArray[np.int64]]:

@@ -1,7 +1,7 @@
 """What an engine is: it turns a `Task` into moments, and sums what a step of every replica adds to an `Observable`."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, runtime_checkable
@@ -85,20 +85,71 @@ class Observable(Interface):
         """
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A simulation whose every argument has been checked."""
+class Segment(NamedTuple):
+    """A run of steps in which drive and coupling do not change."""
 
+    n_steps: int
     drive: Array
     """(S, N)"""
     W: Array
     """(N, N)"""
+    read: bool = True
+    """whether moments are read at its end"""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A simulation whose every argument has been checked: segments, one after the other.
+
+    The state is carried from a segment to the next, and the steps are counted on: step n of the noise contract is the
+    same step however the run is cut into segments. The last segment is read.
+    """
+
+    segments: tuple[Segment, ...]
     dynamics: Dynamics
     protocol: Protocol
     sample_ids: NDArray[np.uint64]
     """(S,)"""
     stream: int
     observables: tuple[Observable, ...] = ()
+    start: Array | None = None
+    """x before the first step, (S or 1, M or 1, N); None for zero"""
+    first_step: int = 0
+    """number n of the first step in the noise contract"""
+    keep_states: bool = False
+    """whether the states at the end are wanted"""
+    a_part: bool = False
+    """whether this may be a part of a longer run: then its bits must not depend on where that run is cut"""
+
+    @property
+    def drive(self) -> Array:
+        """Of the last segment: (S, N)."""
+        return self.segments[-1].drive
+
+    @property
+    def W(self) -> Array:  # noqa: N802, its name in the equations
+        """Of the last segment: (N, N)."""
+        return self.segments[-1].W
+
+    @property
+    def n_steps(self) -> int:
+        """Of all segments."""
+        return sum(one.n_steps for one in self.segments)
+
+    @property
+    def n_reads(self) -> int:
+        """R, how often moments are read."""
+        return sum(one.read for one in self.segments)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is one segment, from x = 0 at step 0, and only its moments are wanted."""
+        return len(self.segments) == 1 and self.start is None and self.first_step == 0 and not self.keep_states
+
+    def started(self, samples: int | slice, replicas: Any) -> Array:
+        """x before the first step of some samples and replicas: (samples, replicas, N)."""
+        start = np.zeros((1, 1, self.n_nodes)) if self.start is None else self.start
+        return np.array(np.broadcast_to(start, (self.n_samples, self.n_replicas, self.n_nodes))[samples, replicas])
 
     @property
     def n_samples(self) -> int:
@@ -121,15 +172,25 @@ class Task:
 
 
 class Outcome(NamedTuple):
-    """What an engine computed."""
+    """What an engine computed: at the end of the last segment, and of the earlier ones that are read."""
 
     raw: Array
     """(S, len(orders), N)"""
     clip_count: int
+    """from the first step on"""
     error: dict[int, float] | None = None
     """per order the estimated error of an engine that approximates, rms over nodes and samples"""
     observed: Mapping[str, Observed] = {}
-    """for each observable of the task, by name"""
+    """for each observable of the task, by name, summed from the first step on"""
+    earlier: tuple["Outcome", ...] = ()
+    """the same at the end of each earlier segment that is read"""
+    states: Array | None = None
+    """x at the end of the last segment, (S, M, N), where the task wants it"""
+
+
+def outcome_of(readings: Sequence[Outcome], states: Array | None = None) -> Outcome:
+    """All readings of a run as one outcome, that of the last."""
+    return readings[-1]._replace(earlier=tuple(readings[:-1]), states=states)
 
 
 @runtime_checkable
@@ -158,10 +219,10 @@ class TracingEngine(Engine, Interface):
     """An engine that can also show single replicas."""
 
     def final_states(self, task: Task) -> Array:
-        """x at t_final of every replica: (S, M, N)."""
+        """x at the end of the last segment of every replica: (S, M, N)."""
 
     def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
-        """x of `nodes` at t = 0 and after every `every` steps: (S, M, 1 + n_steps // every, len(nodes))."""
+        """x of `nodes` at the start and after every `every` steps: (S, M, 1 + n_steps // every, len(nodes))."""
 
 
 def check_samples(task: Task) -> None:
@@ -175,3 +236,14 @@ def check_no_observables(task: Task, engine: str) -> None:
     if task.observables:
         names = ", ".join(one.name for one in task.observables)
         raise invalid("observables", f"be empty for the {engine} engine (reference and xla take them)", names)
+
+
+def check_plain(task: Task, engine: str) -> None:
+    """Raises where an engine that only runs one segment from x = 0 is asked for more."""
+    others = "(reference, xla and native can)"
+    if task.start is not None or task.first_step:
+        raise invalid("x0", f"be left out for the {engine} engine, which starts at x = 0 {others}", "given")
+    if task.protocol.rest_steps:
+        raise invalid("start", f'be "zero" for the {engine} engine, which knows no rest {others}', "rest")
+    if not task.is_plain:
+        raise invalid("engine", f"be one that runs several segments and keeps states {others}", engine)

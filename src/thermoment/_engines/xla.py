@@ -11,9 +11,9 @@ A GPU wants it otherwise, and has steps of its own: `_Way`.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +25,17 @@ from numpy.typing import NDArray
 
 from thermoment._engines.jax_noise import box_muller, normals_in_quarters
 from thermoment._engines.tally import Tally
-from thermoment._engines.task import Array, Move, Observable, Outcome, Report, Task, check_samples
+from thermoment._engines.task import (
+    Array,
+    Move,
+    Observable,
+    Outcome,
+    Report,
+    Segment,
+    Task,
+    check_samples,
+    outcome_of,
+)
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores, in_blocks
@@ -57,41 +67,59 @@ class Xla:
 
     def moments(self, task: Task, report: Report) -> Outcome:
         orders, layout = task.protocol.orders, _Layout.of(task)
-        raw = np.zeros((task.n_samples, len(orders), task.n_nodes))
-        clip_count, tally = 0, Tally(task)
+        raw = np.zeros((task.n_reads, task.n_samples, len(orders), task.n_nodes))
+        clip_counts, tallies = [0] * task.n_reads, [Tally(task) for _ in raw]
+        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
         watched, scene = None, None
         if task.observables:
             watched = _Watched(task.observables, task.dynamics, task.protocol.dt)
             scene = _Scene(layout.columns, task.step.mu_dt)
-        n_steps = task.protocol.n_steps
         way = self._way(task)
-        tiles = self._tiles(task, layout, lambda tile, _: _moments(tile, n_steps, orders, scene, watched, way))
-        for samples, replicas, (sums, clips, totals) in tiles:
+
+        def run(work: _Work) -> tuple[list[_Reading], Any]:
+            if task.is_plain:  # one program, in which no state leaves the loop
+                return [_moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)], None
+            readings = []
+            for segment, tile, state in work.advance(scene, watched):
+                if segment.read:
+                    readings.append(_reading(tile, state, orders))
+            return readings, state.x[: work.wanted[0], : work.wanted[1]] if task.keep_states else None
+
+        for samples, replicas, (readings, x) in self._tiles(task, layout, run):
             count = samples.stop - samples.start
-            raw[samples] += sums[:count, :, layout.columns]
-            clip_count += int(clips[:count].sum())
-            if watched:
-                tally.add(samples, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
+            for r, (sums, clips, totals) in enumerate(readings):
+                raw[r, samples] += sums[:count, :, layout.columns]
+                clip_counts[r] += int(clips[:count].sum())
+                if watched:
+                    tallies[r].add(samples, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
+            if states is not None:
+                states[samples, replicas] = x[..., layout.columns]
             if replicas.stop == task.n_replicas:
                 report(samples.stop)
-        return Outcome(raw / task.n_replicas, clip_count, observed=tally.observed(task.n_replicas))
+        raw /= task.n_replicas
+        observed = [tally.observed(task.n_replicas) for tally in tallies]
+        return outcome_of([Outcome(m, c, None, o) for m, c, o in zip(raw, clip_counts, observed, strict=True)], states)
 
     def final_states(self, task: Task) -> Array:
-        layout = _Layout.of(task)
-        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes))
-        n_steps, way = task.protocol.n_steps, self._way(task)
-        tiles = self._tiles(task, layout, lambda tile, wanted: _final_states(tile, n_steps, wanted, way))
-        for samples, replicas, x in tiles:
-            states[samples, replicas] = x[..., layout.columns]
+        states = self.moments(replace(task, observables=(), keep_states=True), lambda _: None).states
+        assert states is not None
         return states
 
     def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
         layout = _Layout.of(task)
-        records = task.protocol.n_steps // every
+        records = task.n_steps // every
         paths = np.zeros((task.n_samples, task.n_replicas, records + 1, len(nodes)))
         columns, way = layout.columns[nodes], self._way(task)
-        tiles = self._tiles(task, layout, lambda tile, wanted: _paths(tile, columns, every, records, wanted, way))
-        for samples, replicas, x in tiles:
+
+        def run(work: _Work) -> Any:
+            """(records, samples, replicas, len(nodes))"""
+            if task.is_plain:
+                return _paths(work.tile(task.segments[0]), columns, every, records, work.wanted, way)
+            moving = work.advance(every=every)
+            return np.stack([state.x[: work.wanted[0], : work.wanted[1], columns] for _, _, state in moving])
+
+        for samples, replicas, x in self._tiles(task, layout, run):
+            paths[samples, replicas, 0] = task.started(samples, replicas)[..., nodes]
             paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
         return paths
 
@@ -106,29 +134,26 @@ class Xla:
         return _Way(quarters=True, counted=math.isfinite(task.protocol.clip))
 
     def _tiles(
-        self, task: Task, layout: "_Layout", run: Callable[["_Tile", tuple[int, int]], Any]
+        self, task: Task, layout: "_Layout", run: Callable[["_Work"], Any]
     ) -> Iterator[tuple[slice, slice, Any]]:
-        """Runs every tile and yields (samples, replicas, NumPy results) in order.
-
-        `run` is given a tile and how many of its samples and replicas are more than padding.
-        """
+        """Runs every tile and yields (samples, replicas, NumPy results) in order."""
         devices = jax.local_devices()
         with jax.enable_x64(True):
-            constants = [jax.device_put(self._constants(task, layout), d) for d in devices]
+            couplings = {id(one.W): one.W for one in task.segments}
+            constants = [
+                {key: jax.device_put(self._constants(task, W, layout), d) for key, W in couplings.items()}
+                for d in devices
+            ]
+
+        dtype, way = np.dtype(self.dtype), self._way(task)
 
         def one(job: tuple[int, slice, slice]) -> tuple[slice, slice, Any]:
             number, samples, replicas = job
             k = number % len(devices)
-            wanted = samples.stop - samples.start, replicas.stop - replicas.start
-            h = np.zeros((layout.samples, layout.width))
-            h[: wanted[0], layout.columns] = task.step.mu_dt * task.drive[samples]
-            ids = np.zeros(layout.samples, np.uint64)
-            ids[: wanted[0]] = task.sample_ids[samples]
-            live = np.arange(layout.replicas) < wanted[1]
+            work = _Work(task, layout, samples, replicas, dtype, devices[k], way, constants[k])
             # The x64 setting belongs to the thread. Without it JAX has no 64-bit integers for the noise.
             with jax.enable_x64(True):
-                own = jax.device_put((h.astype(self.dtype), ids, np.uint64(replicas.start), live), devices[k])
-                return samples, replicas, jax.device_get(run(_Tile(*own, *constants[k]), wanted))
+                return samples, replicas, jax.device_get(run(work))
 
         jobs = [
             (slice(s, min(s + layout.samples, task.n_samples)), slice(m, min(m + layout.replicas, task.n_replicas)))
@@ -139,13 +164,13 @@ class Xla:
         with ThreadPoolExecutor(workers) as pool:
             yield from pool.map(one, [(number, *job) for number, job in enumerate(jobs)])
 
-    def _constants(self, task: Task, layout: "_Layout") -> tuple[Any, ...]:
-        """The part of a tile that all tiles share, in the order of `_Tile`."""
+    def _constants(self, task: Task, coupling: Array, layout: "_Layout") -> tuple[Any, ...]:
+        """The part of a tile that all tiles under one coupling share, in the order of `_Tile`."""
         step, columns = task.step, layout.columns
         W = np.zeros((layout.width, layout.width), self.dtype)
 
         def fill(nodes: slice) -> None:
-            W[columns, columns[nodes, None]] = step.mu_dt[nodes, None] * task.W[nodes]
+            W[columns, columns[nodes, None]] = step.mu_dt[nodes, None] * coupling[nodes]
 
         in_blocks(fill, task.n_nodes)
         nodes = np.zeros(layout.width, bool)
@@ -211,6 +236,56 @@ class _Way(NamedTuple):
     """Whether updates are held against the clip. XLA makes a second kernel of the count, a fifth of the time."""
 
 
+class _Work(NamedTuple):
+    """Some samples and replicas of a task, which one tile holds."""
+
+    task: Task
+    layout: _Layout
+    samples: slice
+    replicas: slice
+    dtype: np.dtype[Any]
+    device: Any
+    way: _Way
+    constants: Mapping[int, tuple[Any, ...]]
+    """by the id of W, see `Xla._constants`"""
+
+    @property
+    def wanted(self) -> tuple[int, int]:
+        """How many samples and replicas of the tile are more than padding."""
+        return self.samples.stop - self.samples.start, self.replicas.stop - self.replicas.start
+
+    def tile(self, segment: Segment) -> _Tile:
+        """The tile in a segment."""
+        task, layout = self.task, self.layout
+        S, M = self.wanted
+        h = np.zeros((layout.samples, layout.width))
+        h[:S, layout.columns] = task.step.mu_dt * segment.drive[self.samples]
+        ids = np.zeros(layout.samples, np.uint64)
+        ids[:S] = task.sample_ids[self.samples]
+        live = np.arange(layout.replicas) < M
+        own = jax.device_put((h.astype(self.dtype), ids, np.uint64(self.replicas.start), live), self.device)
+        return _Tile(*own, *self.constants[id(segment.W)])
+
+    def advance(
+        self, scene: "_Scene | None" = None, watched: "_Watched | None" = None, every: int | None = None
+    ) -> "Iterator[tuple[Segment, _Tile, _State]]":
+        """Through all segments: the state at the end of each, or after every `every` steps."""
+        layout, first = self.layout, self.task.first_step
+        S, M = self.wanted
+        x = np.zeros((layout.samples, layout.replicas, layout.width), self.dtype)
+        x[:S, :M, layout.columns] = self.task.started(self.samples, self.replicas)
+        state, n = None, first
+        for segment in self.task.segments:
+            tile, end = self.tile(segment), n + segment.n_steps
+            if state is None:
+                state = _begin(tile, jax.device_put(x, self.device), n, watched, self.way)
+            while n < end:
+                stop = end if every is None else min(end, n + every - (n - first) % every)
+                state, n = _segment(tile, state, n, stop, scene, watched, self.way), stop
+                if every is None or (n - first) % every == 0:
+                    yield segment, tile, state
+
+
 class _State(NamedTuple):
     x: jax.Array
     """(q, r, width)"""
@@ -269,10 +344,12 @@ def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
     return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
 
 
-def _start(tile: _Tile, way: _Way, n_observables: int = 0) -> _State:
-    x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
+def _start(tile: _Tile, way: _Way, n_observables: int = 0, x: jax.Array | None = None, n: Any = 0) -> _State:
+    """Before step n, at x (q, r, width); at zero unless given."""
+    if x is None:
+        x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
     totals = (jnp.zeros(x.shape[:2], jnp.float64),) * n_observables
-    noise = None if way.quarters else _noise(tile, jnp.uint64(0))
+    noise = None if way.quarters else _noise(tile, jnp.asarray(n, jnp.uint64))
     return _State(x, noise, jnp.zeros(x.shape[:2], jnp.uint64), totals)
 
 
@@ -313,29 +390,45 @@ def _advance(tile: _Tile, state: _State, first: Any, last: Any, way: _Way, watch
     return advanced
 
 
+_Reading = tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]
+"""Sums of x^p over the tile's replicas in float64 (q, len(orders), width), clipped updates (q,), and of each observable
+the total for every replica (q, r)."""
+
+
 @partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
 def _moments(
     tile: _Tile, n_steps: int, orders: tuple[int, ...], scene: _Scene | None, watched: _Watched | None, way: _Way
-) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:
-    """Sums of x^p over the tile's replicas in float64 (q, len(orders), width), and clipped updates (q,).
-
-    With observables also the total of each for every replica (q, r). Without, the program has no trace of them.
-    """
+) -> _Reading:
+    """All steps from x = 0 and a reading. Without observables the program has no trace of them."""
     if watched and scene:
         start = _start(tile, way, len(watched.observables))
         state = _advance(tile, start, 0, n_steps, way, _watch(tile, scene, watched))
     else:
         state = _advance(tile, _start(tile, way), 0, n_steps, way)
+    return _read(tile, state, orders)
+
+
+def _read(tile: _Tile, state: _State, orders: tuple[int, ...]) -> _Reading:
     x = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
     counted = jnp.where(tile.live, state.clipped, 0)
     sums = jnp.stack([(x**p).sum(axis=1) for p in orders], axis=1)
     return sums, counted.sum(axis=1), state.totals
 
 
-@partial(jax.jit, static_argnames=("wanted", "way"), compiler_options=REPRODUCIBLE)
-def _final_states(tile: _Tile, n_steps: int, wanted: tuple[int, int], way: _Way) -> jax.Array:
-    """x of the wanted samples and replicas: (*wanted, width)."""
-    return _advance(tile, _start(tile, way), 0, n_steps, way).x[: wanted[0], : wanted[1]]
+_reading = jax.jit(_read, static_argnames="orders", compiler_options=REPRODUCIBLE)
+
+
+@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
+def _begin(tile: _Tile, x: jax.Array, n: int, watched: _Watched | None, way: _Way) -> _State:
+    return _start(tile, way, len(watched.observables) if watched else 0, x, n)
+
+
+@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
+def _segment(
+    tile: _Tile, state: _State, first: int, last: int, scene: _Scene | None, watched: _Watched | None, way: _Way
+) -> _State:
+    """Steps `first` to `last` - 1 in one segment."""
+    return _advance(tile, state, first, last, way, _watch(tile, scene, watched) if watched and scene else None)
 
 
 @partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=REPRODUCIBLE)

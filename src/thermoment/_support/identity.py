@@ -4,13 +4,30 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thermoment._support.files import named
+
+LATER: Mapping[str, bool] = {"later": True}
+"""Metadata of a field that a dataclass got later. At its default it is not stated, and what was made before keeps its
+name and its bytes."""
+
+
+def stated(value: Any) -> Any:
+    """A dataclass as a dict of its fields, also inside of lists, tuples and dicts; fields that are `LATER` if changed.
+
+    A nested dataclass is a dict too. All else stays as it is.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        given = ((field, getattr(value, field.name)) for field in fields(value))
+        return {f.name: stated(one) for f, one in given if not (f.metadata.get("later") and one == f.default)}
+    if isinstance(value, Mapping):
+        return {key: stated(item) for key, item in value.items()}
+    return type(value)(stated(item) for item in value) if type(value) in (list, tuple) else value
 
 
 def identity(*facts: Any) -> str:
@@ -23,7 +40,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return f"array {value.dtype.str} {list(value.shape)} sha256:{_array_digest(value)}"
     if is_dataclass(value) and not isinstance(value, type):
-        return {type(value).__name__: plain(asdict(value))}
+        return {type(value).__name__: plain(stated(value))}
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from thermoment._support.checks import shown
+from thermoment._support.identity import stated
 
 _LARGEST = 1e30
 """No number of an experiment is larger, but infinity. Its powers and products stay within the range of a float."""
@@ -83,7 +84,7 @@ def _wrong(where: str, must: str, was: Any) -> ValueError:
 
 def as_table(value: Any) -> Any:
     """A dataclass as nested dicts, lists and plain values, without fields that are None; infinity stays."""
-    plain = asdict(value)
+    plain = stated(value)
 
     def tidy(value: Any) -> Any:
         if isinstance(value, dict):

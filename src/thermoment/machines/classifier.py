@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from thermoment._engines.task import Engine
 from thermoment._support.checks import check_shape, invalid
 from thermoment._support.files import read_tensors, write_tensors
+from thermoment._support.identity import stated
 from thermoment.learning.readout import Readout, Scaling, average_logits, classes, probabilities
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
@@ -115,7 +116,7 @@ class Classifier:
         for number, readout in enumerate(self.readouts):
             parts = (readout.weights, readout.bias, readout.scaling.mean, readout.scaling.scale)
             tensors |= {f"readouts.{number}.{key}": part for key, part in zip(_NUMBERS, parts, strict=True)}
-        protocol = {key: None if value == math.inf else value for key, value in asdict(self.protocol).items()}
+        protocol = {key: None if value == math.inf else value for key, value in stated(self.protocol).items()}
         facts = {
             "protocol": protocol,
             "reservoirs": {

@@ -50,7 +50,7 @@ def plan(experiment: Experiment, dataset: Dataset) -> Plan:
     kept = times if experiment.features.keep else 1
     return Plan(
         n_images=times * n_images * len(plans),
-        node_steps=float(times * n_images * nodes) * protocol.n_replicas * protocol.n_steps,
+        node_steps=float(times * n_images * nodes) * protocol.n_replicas * protocol.all_steps,
         epochs=times * (sum(stage.epochs for plan in plans for stage in plan.stages) + _finite_time(experiment)),
         n_readouts=times * n_models * (2 if experiment.readout.converged else 1),
         chunks=times * len(plans) * -(-n_samples // experiment.features.chunk),
@@ -83,7 +83,7 @@ def seconds_for(engine: str, experiment: Experiment, dataset: Dataset, n_images:
             count = min(_MOST_TRIAL_IMAGES, 4 * count)
     except (ValueError, RuntimeError) as error:
         return str(error)
-    share = trial.n_steps / experiment.protocol.n_steps
+    share = trial.all_steps / experiment.protocol.all_steps
     nodes = sum(plan.n_nodes for plan in experiment.reservoirs) / first.n_nodes
     return seconds / count / share * n_images * nodes
 
@@ -100,7 +100,7 @@ def warning(experiment: Experiment, dataset: Dataset) -> str | None:
     n_images = experiment.repeats * max(1, len(experiment.variants)) * (dataset.n_train + dataset.n_test)
     nodes = sum(plan.n_nodes for plan in experiment.reservoirs)
     engine, _ = choose(experiment.engine)
-    node_steps = float(n_images * nodes) * experiment.protocol.n_replicas * experiment.protocol.n_steps
+    node_steps = float(n_images * nodes) * experiment.protocol.n_replicas * experiment.protocol.all_steps
     if engine.name == "meanfield" or node_steps < _WORTH_A_TRIAL:
         return None
     seconds = seconds_for(engine.name, experiment, dataset, n_images)

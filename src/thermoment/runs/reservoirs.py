@@ -111,6 +111,7 @@ def finite_time_stage(
 ) -> Stage:
     """Where the store has the reservoirs `names` and their head, trained through the finite-time moments."""
     protocol = experiment.protocol
+    rest = {} if protocol.t_rest is None else {"t_rest": protocol.t_rest}
     return context.stage(
         "finite-time",
         names=list(names),
@@ -121,6 +122,7 @@ def finite_time_stage(
         n_replicas=protocol.n_replicas,
         orders=protocol.orders,
         clip=protocol.clip,
+        **rest,
         image_shape=dataset.image_shape,
         images=digest(dataset, "x_train", "y_train"),
     )

@@ -22,8 +22,6 @@ _POINTS = 2001
 # _LONG: wait 25 slowest relaxation times; what is left is exp(-25) = 1e-11. _MOST: give up if that wait exceeds 50
 # diffusion times (a harmonic well needs 25): the node then hops between wells too rarely.
 _LONG, _MOST = 25.0, 50.0
-# For the slowest relaxation time: cells on each side of x = 0, and how far the grid reaches above the minimum of U.
-_CELLS, _TAIL_KT = 400, 30.0
 
 
 class Relaxation(NamedTuple):
@@ -64,10 +62,10 @@ def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: P
         raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
     protocol = replace(protocol, n_replicas=math.inf)
     moments = simulate(reservoir, inputs, protocol, engine="meanfield").raw
-    wait = _LONG / _slowest_rate(reservoir.dynamics)
+    wait = _LONG / reservoir.dynamics.slowest_rate()
     if wait <= _MOST * _diffusion_time(reservoir.dynamics):
         steps = math.ceil(wait / protocol.dt)
-        late = replace(protocol, t_final=wait, dt=wait / steps)
+        late = replace(protocol, t_final=wait, dt=wait / steps, start="zero", t_rest=None)
         stationary = simulate(reservoir, inputs, late, engine="meanfield").raw
         return Relaxation(protocol.orders, moments, stationary, True)
     drive = stationary_drive(reservoir.drive(inputs), reservoir.W, reservoir.dynamics)
@@ -78,28 +76,6 @@ def distance_to_equilibrium(reservoir: Reservoir, inputs: ArrayLike, protocol: P
 def _diffusion_time(dynamics: Dynamics) -> float:
     """spread^2 / (mu kT) of an undriven node in equilibrium."""
     return float(dynamics.boltzmann_moments(0.0, [2])[0]) / (dynamics.mu * dynamics.kT)
-
-
-def _slowest_rate(dynamics: Dynamics) -> float:
-    """The rate at which the law of an undriven node approaches equilibrium in the end; a driven node is faster.
-
-    It is the gap of the Fokker-Planck operator, discretised as hops between neighbouring cells that obey detailed
-    balance. Scaled by the square root of the equilibrium law this operator is a symmetric tridiagonal matrix.
-    """
-    from scipy.linalg import eigh_tridiagonal  # takes longer to import than the rest of the package
-
-    lowest = float(dynamics.stationary_point(0.0))
-    end = 2 * lowest + math.sqrt(dynamics.kT)
-    while dynamics.potential(end) < dynamics.potential(lowest) + _TAIL_KT * dynamics.kT:
-        end *= 1.2
-    x = np.linspace(-end, end, 2 * _CELLS + 1)
-    rise = np.diff(dynamics.potential(x)) / dynamics.kT
-    hop = dynamics.mu * dynamics.kT / (x[1] - x[0]) ** 2
-    out = np.zeros_like(x)
-    out[:-1] += hop * np.exp(-rise / 2)
-    out[1:] += hop * np.exp(rise / 2)
-    slowest = eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=(len(x) - 2, len(x) - 2))
-    return -float(slowest[0])
 
 
 def stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_curves, solve_network
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables
-from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables
+from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables, outcome_of
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
@@ -53,8 +54,9 @@ class MeanField:
     for each order, the rms error over samples and nodes. dt is not used: the engine solves the limit dt -> 0.
 
     Refused: kT below 0.001, |drive| above 100, a clip that nodes would reach, and a coupling so strong that the mean
-    field has no self-consistent solution. Cost: seconds once for the tables of (dynamics, t_final), which are kept on
-    disk; then about 0.1 ms for an image of 256 nodes on two cores.
+    field has no self-consistent solution; x0, and inputs that change in time. Cost: seconds once for the tables of
+    (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its times. Then about 0.1 ms
+    for an image of 256 nodes on two cores.
     """
 
     dtype: str = "float32"
@@ -71,16 +73,23 @@ class MeanField:
 
     def check(self, task: Task) -> None:
         check_no_observables(task, self.name)
+        _check_constant(task)
         check_limits(task.dynamics, float(np.abs(task.drive).max()), task.protocol.clip)
 
     def moments(self, task: Task, report: Report) -> Outcome:
+        *earlier, last = _times(task)
+        found = [self._at(t, task, lambda _: None) for t in earlier]
+        return outcome_of([*found, self._at(last, task, report)])
+
+    def _at(self, t_final: float, task: Task, report: Report) -> Outcome:
+        """Moments at one time."""
         orders, S = task.protocol.orders, task.n_samples
         raw = np.empty((S, len(orders), task.n_nodes))
         solved: list[_Totals] = []
         ranges = _ranges(task)
         for number, h_max in enumerate(RANGES):
             which = np.flatnonzero(ranges == number)
-            for chunk in self._chunks(task, which, h_max, raw) if which.size else ():
+            for chunk in self._chunks(t_final, task, which, h_max, raw) if which.size else ():
                 # A sample in which the coupling drives a node beyond these tables is solved again with the next ones.
                 ranges[chunk.beyond] += 1
                 solved.append(chunk)
@@ -92,15 +101,17 @@ class MeanField:
                 f"The coupling is strong for the meanfield engine: its error in m_{orders[0]} is estimated at "
                 f"{error[0]:.2g}, beside a spread of the nodes of {spread:.2g}. Sample instead, for example with "
                 f"engine='xla'.",
-                stacklevel=4,
+                stacklevel=6,
             )
         return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)})
 
-    def _chunks(self, task: Task, which: NDArray[np.intp], h_max: float, raw: Array) -> Iterator["_Totals"]:
+    def _chunks(
+        self, t_final: float, task: Task, which: NDArray[np.intp], h_max: float, raw: Array
+    ) -> Iterator["_Totals"]:
         """Solves the samples `which` in chunks of one shape, with the tables up to `h_max`; writes moments to `raw`."""
         on_cpu = jax.local_devices()[0].platform == "cpu"
         rows = max(1, (_CHUNK_ON_CPU if on_cpu else _CHUNK) // task.n_nodes)
-        tables = node_tables(task.dynamics, task.protocol.t_final, h_max)
+        tables = node_tables(task.dynamics, t_final, h_max, task.protocol.t_rest or 0.0)
         # 64-bit mode is for the integers of the draws; all floating-point arrays have the dtype asked for.
         with jax.enable_x64(True):
             W = jnp.asarray(task.W.astype(self.dtype))
@@ -173,6 +184,26 @@ def _accept(chunk: _Chunk, samples: NDArray[np.intp], h_max: float, raw: Array) 
         part[good].sum(axis=0, dtype=np.float64) for part in (chunk.error, chunk.square, chunk.variance)
     )
     return _Totals(int(good.sum()), samples[~good], error, square, float(variance))
+
+
+def _check_constant(task: Task) -> None:
+    """Refuses what tables of a constant drive cannot do: another start than the protocol's, inputs that change."""
+    if task.start is not None:
+        raise invalid("x0", "be left out for the meanfield engine, whose nodes start at zero or at rest", "given")
+    if task.keep_states:
+        raise invalid("keep_end", "be False for the meanfield engine, which has no single replicas", True)
+    after_rest = task.segments[1:] if task.protocol.rest_steps else task.segments
+    if any(one.drive is not task.drive or one.W is not task.W for one in after_rest):
+        raise invalid("inputs", "be constant in time for the meanfield engine (xla takes signals and phases)", "not so")
+
+
+def _times(task: Task) -> list[float]:
+    """When moments are read, counted from when the drive comes."""
+    protocol = task.protocol
+    ends = accumulate(one.n_steps for one in task.segments)
+    steps = [end - protocol.rest_steps for end, one in zip(ends, task.segments, strict=True) if one.read]
+    # Of a time that is the same number of steps the same float, so that the same tables are found.
+    return [protocol.t_final if n == protocol.n_steps else float(f"{n * protocol.dt:.12g}") for n in steps]
 
 
 def _orders(task: Task) -> tuple[int, ...]:

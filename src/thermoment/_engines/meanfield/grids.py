@@ -1,7 +1,8 @@
 """Grids for one node: cells in x for each drive, and one time grid for all drives of a table.
 
 Cells are even, and x = 0, where every node starts, is the centre of one. Time steps are short at both ends of
-[0, t_final] and double towards its middle.
+[0, t_final] and double towards its middle. The drive comes at t = 0. A rest before it lies at negative times; t = 0 is
+then there twice, so that a function of time can jump with the drive.
 """
 
 import math
@@ -52,13 +53,14 @@ class NoiselessPath(NamedTuple):
 def noiseless_path(dynamics: Dynamics, h: Array, t: Array) -> NoiselessPath:
     """dx/dt = mu F, dw^2/dt = -2 mu U''(x) w^2 + 2 mu kT from x = w = 0, for drives h (H,) at times t (T + 1,).
 
-    Good to a few per cent, which is enough to choose grids.
+    Before t = 0 there is no drive. Good to a few per cent, which is enough to choose grids.
     """
     x, variance = np.zeros_like(h), np.zeros_like(h)
     xs, variances = [x], [variance]
-    for step in np.repeat(np.diff(t) / _PATH_STEPS, _PATH_STEPS):
+    steps = np.repeat(np.diff(t) / _PATH_STEPS, _PATH_STEPS)
+    for step, end in zip(steps, np.repeat(t[1:], _PATH_STEPS), strict=True):
         slope = -dynamics.mu * dynamics.curvature(x)
-        x = x + dynamics.mu * dynamics.force(x, h) * step / (1 + np.maximum(-slope, 0) * step)
+        x = x + dynamics.mu * dynamics.force(x, h if end > 0 else 0 * h) * step / (1 + np.maximum(-slope, 0) * step)
         variance = (variance + 2 * dynamics.mu * dynamics.kT * step) / np.maximum(1 - 2 * slope * step, 0.1)
         variance = np.minimum(variance, 1e6)
         xs.append(x)
@@ -73,11 +75,12 @@ def substeps(dynamics: Dynamics, h: Array, t: Array, noiseless: NoiselessPath) -
     return np.clip(np.ceil(way / (0.5 * noiseless.width[1:])), 1, _MOST_SUBSTEPS).astype(np.intp)
 
 
-def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath) -> tuple[Array, Array]:
+def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath, rested: bool = False) -> tuple[Array, Array]:
     """Ends (low, high) of the interval that a node leaves before t_final with probability below 1e-14: (H,) each.
 
     The drives h are at least 0 and increase. A node does not climb 34 kT, it does not get 8.5 widths ahead of its
-    noiseless path, and it does not get 8.5 widths behind the noiseless path of the least drive.
+    noiseless path, and it does not get 8.5 widths behind the noiseless path of the least drive. Where the drive comes
+    to a node that has `rested`, the node may be as far below 0 as one under the least drive.
     """
     outermost = float(2 * dynamics.stationary_point(h.max()) + 2)
     lowest = dynamics.potential(dynamics.stationary_point(h), h)
@@ -93,13 +96,13 @@ def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath) -> tuple[Array
             end[k] = sign * way[int(np.argmax(climbed)) if climbed.any() else -1]
         ends.append(end)
     width = noiseless.width.max(axis=0)
-    low = np.maximum(ends[0], -_TAIL_WIDTHS * width[0])
+    low = np.maximum(ends[0][0] if rested else ends[0], -_TAIL_WIDTHS * width[0])
     high = np.minimum(ends[1], noiseless.x[-1] + _TAIL_WIDTHS * np.maximum(width, width[0]))
-    return low, high
+    return np.broadcast_to(low, high.shape), high
 
 
 def cell_grid(dynamics: Dynamics, h: float, low: float, high: float, t_final: float, refine: int) -> Grid:
-    """Even cells from low to high, `refine` times finer than the coarsest."""
+    """Even cells from low to high, `refine` times finer than the coarsest, for a node that started t_final ago."""
     stiffness = max(float(dynamics.curvature(dynamics.stationary_point(h))), 1e-12)
     width = min(np.sqrt(dynamics.kT / stiffness), np.sqrt(2 * dynamics.mu * dynamics.kT * t_final))
     cells = int(np.clip(np.ceil((high - low) / width * _CELLS_PER_WIDTH), _LEAST_CELLS, _MOST_CELLS))
@@ -132,6 +135,20 @@ def time_grid(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
         # The steps end a little beyond the middle: scaled by a few per cent they end exactly there.
         halves.append(np.array(steps) * (t_final / 2 / t))
     return np.concatenate([[0.0], np.cumsum(np.concatenate([halves[0], halves[1][::-1]]))])
+
+
+def with_rest(dynamics: Dynamics, t: Array, t_rest: float) -> Array:
+    """The time grid t, which starts at 0, with a rest of t_rest before it: (T + 1,); t itself where there is none."""
+    if not t_rest:
+        return t
+    rest = time_grid(dynamics, 0.0, t_rest) - t_rest
+    rest[-1] = 0.0  # without what rounding left
+    return np.concatenate([rest, t])
+
+
+def driven(t: Array) -> Array:
+    """1 when the drive is there, 0 in the rest before it: (T + 1,)."""
+    return np.asarray(np.arange(len(t)) >= np.flatnonzero(t == 0)[-1], np.float64)
 
 
 def halved(t: Array) -> Array:

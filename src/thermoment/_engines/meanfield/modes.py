@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.meanfield.grids import Grid, inner_products
+from thermoment._engines.meanfield.grids import Grid, driven, inner_products
 from thermoment._engines.meanfield.node import Expansion, Modes, mean_and_memory, solve
 from thermoment.physics import Dynamics
 
@@ -38,7 +38,7 @@ def find_modes(dynamics: Dynamics, few: list[Problem], t: Array, pool: ThreadPoo
     Start with the trajectories <x(t)> at constant drives. In rounds, add the responses of <x(t)> to the modes found so
     far, because a node driven by other nodes is not at a constant drive. Then add modes that span the nodes' response
     to earlier drive. The second-order correction integrates the field covariance against these responses twice, so only
-    its projection on their span matters.
+    its projection on their span matters. The constant mode is as constant as the drive: zero in a rest.
     """
 
     def expansions(phi: Array, kernels: int = 0) -> list[Expansion]:
@@ -47,7 +47,7 @@ def find_modes(dynamics: Dynamics, few: list[Problem], t: Array, pool: ThreadPoo
 
     both = pool.map(lambda one: mean_and_memory(dynamics, *one), few)
     means, memories = (np.array(part) for part in zip(*both, strict=True))
-    products, constant = inner_products(t), np.ones((1, len(t)))
+    products, constant = inner_products(t), driven(t)[None]
     phi = _orthonormal(means, products, 1)
     for count in _ENRICHMENT:
         sizes = TYPICAL_COUPLING * np.sqrt(((means @ products @ phi.T) ** 2).mean(axis=0))

@@ -9,8 +9,10 @@ The drive is h + f(t) with f(t) = sum_a f_a phi_a(t). With L the Fokker-Planck o
     dQ_G/dt  = L Q_G + L' sum_ab G_ab phi_a P_b             second order: a Gaussian field of covariance G
     dO_r/dt  = L O_r + L' sum_ab r_ab phi_a Z_b             a force int r(t, s) (x(s) - <x(s)>) ds of the node on itself
 
-P_a, Z_a, Q_G and O_r start at zero. All are solved together, forward in time. Moments, linear response, two-time
-covariance, second-order response and reaction are sums over x of the solutions. docs/theory.md derives the equations.
+P_a, Z_a, Q_G and O_r start at zero. Where the drive comes to a node that has rested, all of this starts with the rest,
+at a negative time; until t = 0 the drive is f(t), without h. All are solved together, forward in time. Moments, linear
+response, two-time covariance, second-order response and reaction are sums over x of the solutions. docs/theory.md
+derives the equations.
 
 In x the scheme is centred finite volumes: a walk between cells whose first two jump moments are exact, so the error in
 moments is of order dx^2 even where the density is a few cells wide. In t it is Crank-Nicolson, after four half steps of
@@ -123,6 +125,13 @@ class _Walk:
         return result
 
 
+def _walks(dynamics: Dynamics, h: float, cells: Grid, t: Array) -> list[_Walk]:
+    """The walk in each interval of t: without the drive before t = 0."""
+    driven = _Walk(dynamics, h, cells)
+    resting = _Walk(dynamics, 0.0, cells) if t[0] < 0 else driven
+    return [driven if end > 0 else resting for end in t[1:]]
+
+
 def _steps(t: Array) -> list[float]:
     """Lengths of the time steps, rounded: steps that are equal but for rounding share one factored matrix."""
     return [float(f"{step:.12g}") for step in np.diff(t)]
@@ -137,11 +146,11 @@ def mean_and_memory(
 
     With u(x, t) = E[x(t_final) | x(t) = x], which solves the backward equation, the memory is the sum of u L' P.
     """
-    walk, steps = _Walk(dynamics, h, cells), _steps(t)
+    walks, steps = _walks(dynamics, h, cells, t), _steps(t)
     P = _start(cells)
     densities = [P]
     n = 0
-    for step, count in zip(steps, n_substeps, strict=True):
+    for walk, step, count in zip(walks, steps, n_substeps, strict=True):
         for _ in range(count):
             if n < _SMOOTHING:
                 P = walk.implicit(step / count / 2, walk.implicit(step / count / 2, P.copy()))
@@ -151,9 +160,9 @@ def mean_and_memory(
         densities.append(P)
     u, memory = cells.x[None], np.zeros(len(t))
     for k in range(len(steps), -1, -1):
-        memory[k] = float((u * walk.gradient(densities[k])).sum())
+        memory[k] = float((u * walks[0].gradient(densities[k])).sum())
         for _ in range(n_substeps[k - 1] if k else 0):
-            u = walk.implicit(steps[k - 1] / n_substeps[k - 1] / 2, 2 * u, backward=True) - u
+            u = walks[k - 1].implicit(steps[k - 1] / n_substeps[k - 1] / 2, 2 * u, backward=True) - u
     return np.array([float(P[0] @ cells.x) for P in densities]), memory
 
 
@@ -173,8 +182,8 @@ def solve(
 
     Cost: about 20 ns for every cell, time step and unknown function.
     """
-    walk = _Walk(dynamics, h, cells)
-    implicit, gradient = walk.implicit, walk.gradient
+    walks = _walks(dynamics, h, cells, t)
+    gradient = walks[0].gradient  # the same in all
     x, n, n_f = cells.x, len(cells.x), len(modes.phi)
     n_Z = n_f if len(modes.fields) + len(modes.reactions) else 0
     linear = n_f + n_Z
@@ -197,7 +206,7 @@ def solve(
     f1, f2 = first_sources(P, modes.phi[:, 0]), later_sources(first, modes.phi[:, 0])
     smooth = _SMOOTHING
     for k, (interval, count) in enumerate(zip(_steps(t), n_substeps, strict=True), start=1):
-        step, rise = interval / count, (modes.phi[:, k] - modes.phi[:, k - 1]) / count
+        implicit, step, rise = walks[k - 1].implicit, interval / count, (modes.phi[:, k] - modes.phi[:, k - 1]) / count
         for part in range(count):
             phi = modes.phi[:, k - 1] + (part + 1) * rise
             if smooth:

@@ -22,6 +22,7 @@ from thermoment._engines.meanfield.grids import (
     reach,
     substeps,
     time_grid,
+    with_rest,
 )
 from thermoment._engines.meanfield.modes import N_MODES, PAIRS, find_modes
 from thermoment._engines.meanfield.node import Expansion, Modes, richardson, solve
@@ -57,7 +58,7 @@ class NodeTables:
     h: Array
     """(H,)"""
     t: Array
-    """(T + 1,)"""
+    """(T + 1,), up to t_final; the drive comes at 0"""
     phi: Array
     """(r, T + 1)"""
     moments: Array
@@ -98,14 +99,19 @@ class NodeTables:
         return float(self.h[-1])
 
 
-def node_tables(dynamics: Dynamics, t_final: float, h_max: float) -> NodeTables:
-    """Tables for |h| up to `h_max` (one of `RANGES`): from memory, from disk, or built, which takes seconds."""
-    return _cached(dynamics, float(t_final), float(h_max))
+def node_tables(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0) -> NodeTables:
+    """Tables for |h| up to `h_max` (one of `RANGES`): from memory, from disk, or built, which takes seconds.
+
+    The drive comes to a node that has been without any for a time `t_rest`, since it was at x = 0.
+    """
+    return _cached(dynamics, float(t_final), float(h_max), float(t_rest))
 
 
 @cache
-def _cached(dynamics: Dynamics, t_final: float, h_max: float) -> NodeTables:
+def _cached(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float) -> NodeTables:
     facts = {"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max}
+    if t_rest:
+        facts["t_rest"] = t_rest
     path = cache_folder() / f"node-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.safetensors"
     names = [field.name for field in fields(NodeTables)]
     try:
@@ -114,7 +120,7 @@ def _cached(dynamics: Dynamics, t_final: float, h_max: float) -> NodeTables:
             return NodeTables(**tensors)
     except (ImportError, OSError, ValueError, KeyError):
         pass  # absent, damaged or unreadable here: built anew
-    built = build(dynamics, t_final, h_max)
+    built = build(dynamics, t_final, h_max, t_rest)
     tensors = {name: getattr(built, name) for name in names}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,17 +136,17 @@ def _digest(tensors: dict[str, NDArray[Any]]) -> str:
     ).hexdigest()
 
 
-def build(dynamics: Dynamics, t_final: float, h_max: float) -> NodeTables:
+def build(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0) -> NodeTables:
     """Solves the single node at every drive on two grids. Takes seconds on two cores."""
     scale = _scale(dynamics, t_final)
     h = scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS))
-    coarse_t = time_grid(dynamics, h_max, t_final)
+    coarse_t = with_rest(dynamics, time_grid(dynamics, h_max, t_final), t_rest)
     noiseless = noiseless_path(dynamics, h, coarse_t)
     n_substeps = substeps(dynamics, h, coarse_t, noiseless)
-    low, high = reach(dynamics, h, noiseless)
+    low, high = reach(dynamics, h, noiseless, rested=t_rest > 0)
 
     def cells(k: int, refine: int) -> Grid:
-        return cell_grid(dynamics, float(h[k]), low[k], high[k], t_final, refine)
+        return cell_grid(dynamics, float(h[k]), low[k], high[k], t_rest + t_final, refine)
 
     with ThreadPoolExecutor(cores()) as pool:
 

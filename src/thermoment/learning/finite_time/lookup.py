@@ -59,11 +59,11 @@ class TrainingCurves(NamedTuple):
 
 
 def training_curves(
-    dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32"
+    dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32", t_rest: float = 0.0
 ) -> TrainingCurves:
-    """The curves for moments of these orders at t_final. The tables behind them are built once and kept on disk."""
+    """The curves for moments of these orders at t_final, after a rest. The tables behind them are kept on disk."""
     check_trainable(orders)
-    table = node_tables(dynamics, t_final, LARGEST_DRIVE)
+    table = node_tables(dynamics, t_final, LARGEST_DRIVE, t_rest)
     L = noise_factor(table, orders)
     modes = max(MODES)
     rounds = np.concatenate([table.mean[:, :modes], table.shift[:, :modes]], axis=1)

@@ -38,7 +38,7 @@ from thermoment.learning.finite_time.program import Loss, Program, Scalars, lear
 from thermoment.learning.options import FiniteTime
 from thermoment.learning.readout import Readout, Scaling
 from thermoment.physics import LARGEST_DRIVE
-from thermoment.protocol import Protocol
+from thermoment.protocol import Protocol, check_rest
 from thermoment.reservoir import Reservoir
 
 VERSION = 3
@@ -163,8 +163,9 @@ def train(
     t_final = protocol.t_final if options.t_final is None else options.t_final
     n_replicas = protocol.n_replicas if options.n_replicas is None else options.n_replicas
     check_limits(dynamics, options.drive_limit, protocol.clip)
+    check_rest(protocol, dynamics)
     check_work(options, n_replicas, protocol.orders)
-    node = training_curves(dynamics, t_final, protocol.orders)
+    node = training_curves(dynamics, t_final, protocol.orders, t_rest=protocol.t_rest or 0.0)
     shape, n_classes = tuple(image_shape or x.shape[1:]), y.shape[1] if loss == "squared" else int(y.max()) + 1
     trained, fixed = _parameters(reservoirs, options, node.n_orders, n_classes)
     training = _Training(
@@ -179,7 +180,8 @@ def train(
         None if share is None else jnp.asarray(share),
     )
     arrays = [array for reservoir in reservoirs for array in (reservoir.W, reservoir.K, reservoir.b)]
-    facts = options, shape, dynamics, [n_replicas, t_final, protocol.orders]
+    rest = [] if protocol.t_rest is None else [protocol.t_rest]
+    facts = options, shape, dynamics, [n_replicas, t_final, protocol.orders, *rest]
     mine = identity(VERSION, *facts, *arrays, x, y, *([] if share is None else [share]))
     state, entries = checkpoints.resume(checkpoint, _start(training, trained), mine)
     history = [Epoch(*entry) for entry in entries]

@@ -26,10 +26,10 @@ struct Avx512Bf16 : Avx512 {
     }
 };
 
-static void run(const Problem& problem, const Coupling& W, const Block& block, void* workspace, double* sums,
-                std::uint64_t* clipped, const std::atomic<bool>* stop) {
-    const auto run = W.halved ? run_block<Avx512Bf16, Bfloat16> : run_block<Avx512Bf16, Float32>;
-    run(problem, W, block, workspace, sums, clipped, stop);
+static void run(const Problem& problem, const Block& block, void* workspace, double* sums, std::uint64_t* clipped,
+                const std::atomic<bool>* stop) {
+    const auto run = block.segments[0].W.halved ? run_block<Avx512Bf16, Bfloat16> : run_block<Avx512Bf16, Float32>;
+    run(problem, block, workspace, sums, clipped, stop);
 }
 
 extern const Kernel avx512bf16_kernel = {

@@ -12,7 +12,7 @@ namespace thermoment {
 struct Problem {
     std::size_t n_nodes;
     std::size_t n_replicas;
-    std::uint64_t n_steps;
+    std::uint64_t first_step;
     std::uint32_t seed;
     std::uint32_t stream;
     float linear;
@@ -32,12 +32,24 @@ struct Coupling {
 };
 constexpr std::uint64_t rest_period = 16;
 
+// A run of steps in which drive and coupling of a sample do not change.
+struct Segment {
+    std::uint64_t n_steps;
+    bool read;           // whether sums are taken at its end
+    const float* drive;  // mu dt h, padded with zeros to whole groups of four nodes
+    Coupling W;          // in float32 for all segments of a sample, or in bfloat16 for all
+};
+
 // Replicas `first` to `last` - 1 of one sample.
 struct Block {
-    const float* drive;  // mu dt h, padded with zeros to whole groups of four nodes
+    const Segment* segments;
+    std::size_t n_segments;
     std::uint64_t sample_id;
     std::size_t first;
     std::size_t last;
+    const double* start;       // x of replica 0 before the first step, (n_nodes,); null where every x is 0
+    std::size_t start_stride;  // from one replica's x to the next one's in `start`
+    double* end;               // x of replica 0 after the last step, (n_replicas, n_nodes); null if not wanted
 };
 
 struct Kernel {
@@ -46,9 +58,10 @@ struct Kernel {
     bool has_bfloat16;
     std::size_t tile_replicas;  // replicas that are advanced together
     std::size_t (*workspace_bytes)(std::size_t n_nodes);
-    // Adds the block's sums of x^p to sums (n_orders, n_nodes) and its clipped updates to *clipped. The workspace is
-    // aligned to 64 bytes. Returns early, with sums that mean nothing, once *stop is true.
-    void (*run)(const Problem&, const Coupling&, const Block&, void* workspace, double* sums, std::uint64_t* clipped,
+    // For each segment that is read, adds the block's sums of x^p to sums (n_reads, n_orders, n_nodes) and its clipped
+    // updates since the first step to clipped (n_reads,). The workspace is aligned to 64 bytes. Returns early, with sums
+    // that mean nothing, once *stop is true.
+    void (*run)(const Problem&, const Block&, void* workspace, double* sums, std::uint64_t* clipped,
                 const std::atomic<bool>* stop);
 };
 

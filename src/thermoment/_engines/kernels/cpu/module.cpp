@@ -1,11 +1,13 @@
 // The Python face of the kernels: thermoment._engines._native.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -22,7 +24,8 @@ namespace {
 
 template <class T, std::size_t n>
 using In = nb::ndarray<const T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
-using Out = nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <std::size_t n>
+using Out = nb::ndarray<double, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
 
 // How soon Ctrl-C is noticed.
 constexpr std::chrono::milliseconds patience{50};
@@ -40,15 +43,20 @@ std::vector<std::tuple<std::string, std::string, bool, bool>> list_kernels() {
     return list;
 }
 
-// Fills `raw` and returns the number of clipped updates. Python's signals and `report` are served by this thread.
-std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> drive, In<std::uint64_t, 1> sample_ids,
-                      In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas,
-                      std::uint64_t n_steps, std::uint32_t seed, std::uint32_t stream, double mu_dt,
-                      double linear, double cubic, double sigma, double clip, std::size_t n_threads, Out raw,
-                      const nb::callable& report) {
-    const Problem problem{drive.shape(1),
+// Fills `raw`, and `states` if given, and returns the number of clipped updates from the first step to each reading.
+// Python's signals and `report` are served by this thread.
+std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<double, 2>>& W,
+                                   const std::vector<In<double, 2>>& drive, const std::vector<std::uint64_t>& n_steps,
+                                   const std::vector<bool>& read, std::uint64_t first_step,
+                                   const std::optional<In<double, 3>>& start, In<std::uint64_t, 1> sample_ids,
+                                   In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas,
+                                   std::uint32_t seed, std::uint32_t stream, double mu_dt, double linear, double cubic,
+                                   double sigma, double clip, std::size_t n_threads, Out<4> raw,
+                                   const std::optional<Out<3>>& states, const nb::callable& report) {
+    const std::size_t n_nodes = drive.at(0).shape(1);
+    const Problem problem{n_nodes,
                           n_replicas,
-                          n_steps,
+                          first_step,
                           seed,
                           stream,
                           static_cast<float>(linear),
@@ -57,8 +65,25 @@ std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> dri
                           static_cast<float>(clip),
                           orders.data(),
                           orders.size()};
-    const Request request{problem,         W.data(),       drive.data(), mu_dt,     sample_ids.data(),
-                          bfloat16.data(), drive.shape(0), n_threads,    raw.data()};
+    std::vector<Stretch> stretches;
+    for (std::size_t k = 0; k < n_steps.size(); ++k)
+        stretches.push_back({n_steps[k], read.at(k), W.at(k).data(), drive.at(k).data()});
+    // A single sample or replica in `start` stands for all.
+    const auto stride = [&](int axis, std::size_t length) {
+        return start && start->shape(axis) > 1 ? length : std::size_t{0};
+    };
+    const Request request{problem,
+                          stretches,
+                          mu_dt,
+                          start ? start->data() : nullptr,
+                          stride(0, start ? start->shape(1) * n_nodes : 0),
+                          stride(1, n_nodes),
+                          states ? states->data() : nullptr,
+                          sample_ids.data(),
+                          bfloat16.data(),
+                          sample_ids.shape(0),
+                          n_threads,
+                          raw.data()};
     const Kernel& kernel = find(isa);
     nb::gil_scoped_release released;
     Run run(kernel, request);
@@ -77,7 +102,8 @@ std::uint64_t moments(const std::string& isa, In<double, 2> W, In<double, 2> dri
 NB_MODULE(_native, module) {
     module.attr("rest_period") = rest_period;
     module.def("kernels", &list_kernels, "(name, description, runs here, has bfloat16) of each kernel, fastest first.");
-    module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "sample_ids"_a, "bfloat16"_a, "orders"_a,
-               "n_replicas"_a, "n_steps"_a, "seed"_a, "stream"_a, "mu_dt"_a, "linear"_a, "cubic"_a, "sigma"_a, "clip"_a,
-               "n_threads"_a, "raw"_a, "report"_a, "Fills `raw` and returns the number of clipped updates.");
+    module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "n_steps"_a, "read"_a, "first_step"_a,
+               "start"_a.none(), "sample_ids"_a, "bfloat16"_a, "orders"_a, "n_replicas"_a, "seed"_a, "stream"_a,
+               "mu_dt"_a, "linear"_a, "cubic"_a, "sigma"_a, "clip"_a, "n_threads"_a, "raw"_a, "states"_a.none(),
+               "report"_a, "Fills `raw`, and `states` if given, and returns the clipped updates up to each reading.");
 }

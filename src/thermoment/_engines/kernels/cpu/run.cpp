@@ -17,13 +17,22 @@ Run::Run(const Kernel& kernel, const Request& request) : kernel_(kernel), reques
     const Problem& problem = request.problem;
     n_tiles_ = (problem.n_replicas + kernel.tile_replicas - 1) / kernel.tile_replicas;
     n_parts_ = std::min(n_tiles_, max_parts);
+    n_reads_ = 0;
+    for (const Stretch& one : request.stretches) n_reads_ += one.read;
+    clipped_.assign(n_reads_, 0);
     const bool* const end = request.bfloat16 + request.n_samples;
-    if (std::find(request.bfloat16, end, true) != end) {
-        halved_ = pack_bfloat16(request.W, request.mu_dt, problem.n_nodes);
-        rest_ = pack_bfloat16_rest(request.W, request.mu_dt, rest_period, problem.n_nodes);
+    const bool some_halved = std::find(request.bfloat16, end, true) != end;
+    const bool some_single = std::find(request.bfloat16, end, false) != end;
+    for (const Stretch& one : request.stretches) {
+        const auto [place, is_new] = packed_.try_emplace(one.W);
+        if (!is_new) continue;
+        Packed& packed = place->second;
+        if (some_halved) {
+            packed.halved = pack_bfloat16(one.W, request.mu_dt, problem.n_nodes);
+            packed.rest = pack_bfloat16_rest(one.W, request.mu_dt, rest_period, problem.n_nodes);
+        }
+        if (some_single) packed.single = pack_float32(one.W, request.mu_dt, problem.n_nodes);
     }
-    if (std::find(request.bfloat16, end, false) != end)
-        single_ = pack_float32(request.W, request.mu_dt, problem.n_nodes);
     try {
         for (std::size_t k = 0; k < request.n_threads; ++k) threads_.emplace_back(&Run::work, this);
     } catch (...) {
@@ -50,11 +59,11 @@ std::size_t Run::wait_for(std::chrono::milliseconds time) {
 void Run::work() {
     try {
         Buffer workspace = buffer(kernel_.workspace_bytes(request_.problem.n_nodes));
-        std::vector<float> drive(round_up(request_.problem.n_nodes, 4));
+        std::vector<float> drives(request_.stretches.size() * round_up(request_.problem.n_nodes, 4));
         while (!stop_) {
             const std::size_t piece = next_++;
             if (piece >= request_.n_samples * n_parts_) return;
-            run_part(piece / n_parts_, piece % n_parts_, workspace, drive);
+            run_part(piece / n_parts_, piece % n_parts_, workspace, drives);
         }
     } catch (...) {
         const std::lock_guard lock(mutex_);
@@ -64,37 +73,54 @@ void Run::work() {
     }
 }
 
-void Run::run_part(std::size_t sample, std::size_t part, Buffer& workspace, std::vector<float>& drive) {
+Coupling Run::coupling(const double* W, bool bfloat16) const {
+    const Packed& packed = packed_.at(W);
+    const auto words = [](const Buffer& buffer) { return reinterpret_cast<const std::uint32_t*>(buffer.data()); };
+    return bfloat16 ? Coupling{nullptr, words(packed.halved), words(packed.rest)}
+                    : Coupling{reinterpret_cast<const float*>(packed.single.data()), nullptr, nullptr};
+}
+
+void Run::run_part(std::size_t sample, std::size_t part, Buffer& workspace, std::vector<float>& drives) {
     const Problem& problem = request_.problem;
-    const double* const h = request_.drive + sample * problem.n_nodes;
-    for (std::size_t i = 0; i < problem.n_nodes; ++i) drive[i] = static_cast<float>(request_.mu_dt * h[i]);
+    std::vector<Segment> segments;
+    float* drive = drives.data();
+    for (const Stretch& one : request_.stretches) {
+        const double* const h = one.drive + sample * problem.n_nodes;
+        for (std::size_t i = 0; i < problem.n_nodes; ++i) drive[i] = static_cast<float>(request_.mu_dt * h[i]);
+        segments.push_back({one.n_steps, one.read, drive, coupling(one.W, request_.bfloat16[sample])});
+        drive += round_up(problem.n_nodes, 4);
+    }
     const auto replica = [&](std::size_t p) {
         return std::min(p * n_tiles_ / n_parts_ * kernel_.tile_replicas, problem.n_replicas);
     };
-    const auto words = [](const Buffer& packed) { return reinterpret_cast<const std::uint32_t*>(packed.data()); };
-    const Coupling W = request_.bfloat16[sample]
-                           ? Coupling{nullptr, words(halved_), words(rest_)}
-                           : Coupling{reinterpret_cast<const float*>(single_.data()), nullptr, nullptr};
-    const Block block{drive.data(), request_.sample_ids[sample], replica(part), replica(part + 1)};
-    std::vector<double> sums(problem.n_orders * problem.n_nodes);
-    std::uint64_t clipped = 0;
-    kernel_.run(problem, W, block, workspace.data(), sums.data(), &clipped, &stop_);
+    const double* const start = request_.start ? request_.start + sample * request_.start_sample_stride : nullptr;
+    double* const end =
+        request_.states ? request_.states + sample * problem.n_replicas * problem.n_nodes : nullptr;
+    const Block block{segments.data(),   segments.size(),   request_.sample_ids[sample],
+                      replica(part),     replica(part + 1), start,
+                      request_.start_replica_stride, end};
+    std::vector<double> sums(n_reads_ * problem.n_orders * problem.n_nodes);
+    std::vector<std::uint64_t> clipped(n_reads_);
+    kernel_.run(problem, block, workspace.data(), sums.data(), clipped.data(), &stop_);
     if (!stop_) hand_in(sample, part, std::move(sums), clipped);
 }
 
-void Run::hand_in(std::size_t sample, std::size_t part, std::vector<double> sums, std::uint64_t clipped) {
+void Run::hand_in(std::size_t sample, std::size_t part, std::vector<double> sums,
+                  const std::vector<std::uint64_t>& clipped) {
     const std::lock_guard lock(mutex_);
-    clipped_ += clipped;
+    for (std::size_t r = 0; r < n_reads_; ++r) clipped_[r] += clipped[r];
     Partial& partial = partial_.try_emplace(sample, Partial{{}, n_parts_}).first->second;
     partial.sums.resize(n_parts_);
     partial.sums[part] = std::move(sums);
     if (--partial.missing > 0) return;
     const std::size_t cells = request_.problem.n_orders * request_.problem.n_nodes;
-    double* const raw = request_.raw + sample * cells;
-    for (std::size_t k = 0; k < cells; ++k) {
-        double total = 0;
-        for (const std::vector<double>& one : partial.sums) total += one[k];
-        raw[k] = total / static_cast<double>(request_.problem.n_replicas);
+    for (std::size_t r = 0; r < n_reads_; ++r) {
+        double* const raw = request_.raw + (r * request_.n_samples + sample) * cells;
+        for (std::size_t k = 0; k < cells; ++k) {
+            double total = 0;
+            for (const std::vector<double>& one : partial.sums) total += one[r * cells + k];
+            raw[k] = total / static_cast<double>(request_.problem.n_replicas);
+        }
     }
     partial_.erase(sample);
     if (++done_ == request_.n_samples) changed_.notify_all();

@@ -17,13 +17,10 @@ class Tile {
     using Unit = typename Product::Unit;
 
    public:
-    Tile(const Problem& problem, const Unit* W, const Unit* rest, const Block& block, std::size_t first_replica,
-         std::size_t n_live, void* workspace)
+    Tile(const Problem& problem, const Block& block, std::size_t first_replica, std::size_t n_live, void* workspace)
         : problem_(problem),
           noise_(problem.seed, problem.stream, block.sample_id, problem.sigma),
-          W_(W),
-          rest_(rest),
-          drive_(block.drive),
+          n_(problem.first_step),
           rows_((problem.n_nodes + Product::nodes_per_row - 1) / Product::nodes_per_row),
           n_live_(n_live) {
         const std::size_t cells = round_up(problem.n_nodes, 4) * V::lanes;
@@ -36,11 +33,16 @@ class Tile {
             places_[r] = static_cast<std::uint32_t>((first_replica + r) * 4096);
             if (r < n_live) live_ |= std::uint32_t{1} << r;
         }
+        if (block.start) start(block.start + first_replica * block.start_stride, block.start_stride);
     }
 
-    // Returns false if it was stopped.
-    bool run(const std::atomic<bool>& stop) {
-        for (std::uint64_t n = 0; n < problem_.n_steps; ++n) {
+    // Takes the steps of a segment. Returns false if it was stopped.
+    bool run(const Segment& segment, const std::atomic<bool>& stop) {
+        W_ = Product::main(segment.W);
+        rest_ = Product::rest(segment.W);
+        drive_ = segment.drive;
+        const std::uint64_t end = n_ + segment.n_steps;
+        for (std::uint64_t n = n_; n < end; ++n) {
             const auto step = noise_.at(static_cast<std::uint32_t>(n));
             const bool with_rest = rest_ && n % rest_period == rest_period - 1;
             for (std::size_t node = 0; node < problem_.n_nodes; node += 4) {
@@ -51,6 +53,7 @@ class Tile {
             factor_ = next_factor_;
             next_factor_ = old;
         }
+        n_ = end;
         return true;
     }
 
@@ -68,9 +71,27 @@ class Tile {
         }
     }
 
+    // Writes x of the live replicas, (n_live, n_nodes).
+    void copy_state(double* states) const {
+        for (std::size_t r = 0; r < n_live_; ++r)
+            for (std::size_t i = 0; i < problem_.n_nodes; ++i)
+                states[r * problem_.n_nodes + i] = x_[i * V::lanes + r];
+    }
+
     std::uint64_t clipped() const { return clipped_; }
 
    private:
+    // x of the live replicas, which are `stride` apart, and the factors that go with it.
+    void start(const double* states, std::size_t stride) {
+        for (std::size_t i = 0; i < problem_.n_nodes; ++i)
+            for (std::size_t r = 0; r < n_live_; ++r) x_[i * V::lanes + r] = static_cast<float>(states[r * stride + i]);
+        for (std::size_t node = 0; node < problem_.n_nodes; node += Product::nodes_per_row) {
+            Float x[Product::nodes_per_row];
+            for (std::size_t q = 0; q < Product::nodes_per_row; ++q) x[q] = V::load(x_ + (node + q) * V::lanes);
+            Product::store(factor_ + node / Product::nodes_per_row * V::lanes, x);
+        }
+    }
+
     // One step of the group of four nodes from `node` on.
     void advance(const typename Noise<V>::Step& step, std::size_t node, bool with_rest) {
         // The sum over W x starts at the small change and not at x, so that x is rounded once a step.
@@ -116,9 +137,10 @@ class Tile {
 
     const Problem& problem_;
     const Noise<V> noise_;
-    const Unit* W_;
-    const Unit* rest_;
-    const float* drive_;
+    std::uint64_t n_;  // the number of the next step
+    const Unit* W_ = nullptr;
+    const Unit* rest_ = nullptr;
+    const float* drive_ = nullptr;
     std::size_t rows_;
     std::size_t n_live_;
     float* x_;                // [node][replica]
@@ -135,23 +157,28 @@ std::size_t workspace_bytes(std::size_t n_nodes) {
 }
 
 template <class V, class Product>
-void run_tile(const Problem& problem, const Coupling& W, const Block& block, std::size_t first, std::size_t n_live,
-              void* workspace, double* sums, std::uint64_t* clipped, const std::atomic<bool>& stop) {
-    Tile<V, Product> tile(problem, Product::main(W), Product::rest(W), block, first, n_live, workspace);
-    if (!tile.run(stop)) return;
-    tile.add_powers(sums);
-    *clipped += tile.clipped();
+void run_tile(const Problem& problem, const Block& block, std::size_t first, std::size_t n_live, void* workspace,
+              double* sums, std::uint64_t* clipped, const std::atomic<bool>& stop) {
+    Tile<V, Product> tile(problem, block, first, n_live, workspace);
+    for (const Segment *segment = block.segments, *end = segment + block.n_segments; segment != end; ++segment) {
+        if (!tile.run(*segment, stop)) return;
+        if (!segment->read) continue;
+        tile.add_powers(sums);
+        *clipped++ += tile.clipped();
+        sums += problem.n_orders * problem.n_nodes;
+    }
+    if (block.end) tile.copy_state(block.end + first * problem.n_nodes);
 }
 
 // Two vectors of replicas at a time; one where no more are left. A replica's bits are the same in either.
 template <class V, template <class> class Product>
-void run_block(const Problem& problem, const Coupling& W, const Block& block, void* workspace, double* sums,
-               std::uint64_t* clipped, const std::atomic<bool>* stop) {
+void run_block(const Problem& problem, const Block& block, void* workspace, double* sums, std::uint64_t* clipped,
+               const std::atomic<bool>* stop) {
     using Two = Pair<V>;
     for (std::size_t first = block.first; first < block.last && !stop->load(std::memory_order_relaxed);) {
         const std::size_t left = block.last - first, n_live = left < Two::lanes ? left : Two::lanes;
         const auto run = n_live > V::lanes ? run_tile<Two, Product<Two>> : run_tile<V, Product<V>>;
-        run(problem, W, block, first, n_live, workspace, sums, clipped, *stop);
+        run(problem, block, first, n_live, workspace, sums, clipped, *stop);
         first += n_live;
     }
 }
