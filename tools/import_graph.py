@@ -27,7 +27,7 @@ physics protocol learning.options < experiments
 _support protocol < results
 physics results < report
 machines data experiments results report < runs
-runs < thermoment < bench < cli < __main__
+runs < thermoment < bench web < cli < __main__
 """
 """A part may import every part that stands to its left in one of these lines, and what such a part may import.
 
@@ -41,6 +41,8 @@ LIBRARIES = {
     "cupy": "_engines.cuda",
     "matplotlib": "report.figures",
     "zarr": "runs",
+    "starlette": "web",
+    "uvicorn": "web",
 }
 """Libraries that take long to import, and the only places where they are imported."""
 
@@ -144,7 +146,7 @@ _BOX, _GAP, _ROW, _MARGIN = (112, 26), 20, 74, 16
 _SWEEPS = 24
 _COLOURS = {"science": "#d9e8f5", "product": "#fbe6cf", "top": "#e4e4e4"}
 _PRODUCT = ("data", "experiments", "results", "report", "runs", "machines")
-_TOP = ("thermoment", "bench", "cli", "_support")
+_TOP = ("thermoment", "bench", "web", "cli", "_support")
 
 Place = tuple[str, int]
 """A part in a row; where a line passes a row, "from>to" in that row."""
