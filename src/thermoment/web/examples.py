@@ -49,12 +49,21 @@ def _images(machine: Classifier, data_dir: str | None) -> tuple[str, Array, NDAr
     if name is not None and _is_here(name, data_dir):
         found = datasets.load(name, data_dir)
         if found.n_inputs == machine.n_inputs:
-            return f"test images of {found.name}", found.x_test[:_LOOKED_AT].astype(float), found.y_test[:_LOOKED_AT]
+            chosen = _first_and_wrong(machine, found.n_test)
+            return f"test images of {found.name}", found.x_test[chosen].astype(float), found.y_test[chosen]
     if side(machine.n_inputs) == 28 and machine.n_classes == 10 and name in (None, "mnist"):
         digits = datasets.load("digits")
         images = np.array([enlarged(image.reshape(8, 8).astype(float)).ravel() for image in digits.x_test])
         return "the 8 x 8 digits of scikit-learn, enlarged", images, digits.y_test
     return "none on this disk", np.zeros((0, machine.n_inputs)), np.zeros(0, np.int64)
+
+
+def _first_and_wrong(machine: Classifier, n_test: int) -> list[int]:
+    """The first test images, and those that a machine which ships with the package says it misread."""
+    test = machine.facts.get("test", {})
+    wrong = [k for k in test.get("wrong", ()) if k < n_test] if isinstance(test, dict) else []
+    first = min(n_test, _LOOKED_AT) if not wrong else min(n_test, 10 * machine.n_classes)
+    return sorted({*range(first), *wrong[: 2 * _WRONG]})
 
 
 def _dataset_name(machine: Classifier) -> str | None:

@@ -9,7 +9,6 @@ import numpy as np
 import thermoment
 from thermoment._engines.choice import choose, engines
 from thermoment.machines.classifier import Classifier
-from thermoment.results.statistics import wilson
 from thermoment.web.answer import joined
 from thermoment.web.images import side
 from thermoment.web.question import Limits, own_temperature
@@ -73,6 +72,8 @@ def _table(title: str, head: list[str], rows: list[list[str]], note: str = "") -
 
 
 def _percent(correct: int, total: int) -> list[str]:
+    from thermoment.results.statistics import wilson  # SciPy, for which the start of the server does not wait
+
     low, high = wilson(correct, total)
     return [f"{correct} of {total}", f"{correct / total:.2%}", f"{low:.2%} to {high:.2%}"]
 

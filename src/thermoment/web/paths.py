@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.meanfield.node import densities
 from thermoment.machines.classifier import Classifier
 from thermoment.physics import Dynamics
 from thermoment.simulation import sample_paths
@@ -108,6 +107,8 @@ def node(recorder: Recorder, question: Question, name: str, number: int) -> dict
     The field is what the other nodes push with in the mean, sum_j W_ij <x_j(t)>. The finite-time density is that of
     this node under drive and field; the Boltzmann density is where it would come to rest under those of t_final.
     """
+    from thermoment._engines.meanfield.node import densities  # SciPy, for which the start of the server does not wait
+
     found = recorder.of(question)
     reservoir = at_temperature(recorder.machine.reservoirs[name], question.kT)
     M = min(question.n_replicas, SHOWN)

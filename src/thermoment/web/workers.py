@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from thermoment._engines.meanfield.tables import RANGES
 from thermoment.machines.classifier import Classifier
 from thermoment.web.answer import answer
 from thermoment.web.question import Question, RefusedError
@@ -21,8 +20,8 @@ _MOST_TABLES = 64
 """Temperatures and times for which one server builds tables: they stay in memory and on disk."""
 
 
-_STRONG = 0.97 * RANGES[0]
-"""With a field as weak as usual, drives up to this one need the first tables only."""
+_STRONG = 0.97
+"""The share of the first tables' largest drive up to which they are enough, with a field as weak as usual."""
 
 
 class Once(Generic[T]):
@@ -118,8 +117,10 @@ class Tables:
 
     def _key(self, question: Question) -> _Key:
         """Temperature, time, and whether the drive is so strong that it has tables of its own."""
+        from thermoment._engines.meanfield.tables import RANGES  # SciPy, for which the start does not wait
+
         strongest = max(float(abs(one.drive(question.image[None])).max()) for one in self.machine.reservoirs.values())
-        return question.kT, question.t_final, strongest > _STRONG
+        return question.kT, question.t_final, strongest > _STRONG * RANGES[0]
 
     def _build(self) -> None:
         while True:
