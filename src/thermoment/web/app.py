@@ -89,7 +89,7 @@ def application(site: Site, host: str = "127.0.0.1") -> ASGIApp:
     def posted(work: Any) -> Any:
         async def endpoint(request: Request) -> Response:
             given = parse(await body_of(request))
-            return as_json(await site.workers.run(lambda: work(given)))
+            return as_json(await site.workers.run(lambda: work(given), request.is_disconnected))
 
         return endpoint
 

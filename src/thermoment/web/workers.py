@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Generic, TypeVar
@@ -43,21 +43,24 @@ class Workers:
 
     def __init__(self, threads: int = THREADS, most_waiting: int = MOST_WAITING) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="answers")
+        self._free = asyncio.Semaphore(threads)
         self._room = threads + most_waiting
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`, which runs while the event loop goes on."""
+    async def run(self, work: Callable[[], T], gone: Callable[[], Awaitable[bool]] | None = None) -> T:
+        """The result of `work`, which runs while the event loop goes on.
+
+        `gone` is asked, when its turn comes, whether the client has left: then nothing is computed.
+        """
         if self._room <= 0:
             raise RefusedError(503, "The server has as many questions as it can hold: ask again in a second.")
         self._room -= 1
-        job = self._pool.submit(work)
-        # Room is given back when the work is done, not when a client stops waiting for it.
-        loop = asyncio.get_running_loop()
-        job.add_done_callback(lambda _: loop.call_soon_threadsafe(self._give_back) if not loop.is_closed() else None)
-        return await asyncio.wrap_future(job)
-
-    def _give_back(self) -> None:
-        self._room += 1
+        try:
+            async with self._free:
+                if gone is not None and await gone():
+                    raise RefusedError(400, "The client has left.")
+                return await asyncio.wrap_future(self._pool.submit(work))
+        finally:
+            self._room += 1
 
 
 class Tables:

@@ -31,6 +31,9 @@ let noise = 0;
 let votes = null;
 let timer = 0;
 let asked = 0;
+let busy = false;
+let waiting = false;
+let pending = null; // what the timer waits to ask
 
 const settings = dials(machine, () => later(true));
 const panel = nodePanel($("well"));
@@ -44,8 +47,8 @@ const time = clock({
     panel.at(share);
   },
 });
-const sheet = paper($("sheet"), (strokes, done) => {
-  unmark();
+const sheet = paper($("sheet"), (strokes, done, byHand) => {
+  if (byHand) unmark();
   image = strokes.length ? { strokes } : null;
   if (image) later(done);
   else forget();
@@ -57,24 +60,37 @@ const question = () => ({ ...image, ...settings.settings, sample_id: noise });
 /** Asks soon: at once where nothing was asked for a moment. `whole`: paths and node too. */
 function later(whole) {
   if (!image) return;
+  if (!whole && (busy || pending === "whole")) {
+    waiting = true; // the next question is asked when this one is answered
+    return;
+  }
   clearTimeout(timer);
   const wait = whole ? 60 : Math.max(0, LIVE - (performance.now() - asked));
+  pending = whole ? "whole" : "live";
   timer = setTimeout(() => now(whole), wait);
   if (!whole) return;
+  waiting = false;
   document.documentElement.dataset.state = "asking";
 }
 
 async function now(whole) {
+  pending = null;
   if (!image) return;
   asked = performance.now();
   const mine = image;
   try {
+    busy = true;
     const found = await ask("predict", question());
+    busy = found === null; // another question has taken its place
+    if (waiting && !whole) {
+      waiting = false;
+      later(false);
+    }
     if (!found || image !== mine) return;
     showAnswer(found, whole);
     drawImage($("sees"), found.image, machine.side ?? 28);
     votes = grid.setVotes(found.nodes);
-    if (found.asked === "meanfield" && found.tables === "building") setTimeout(() => image === mine && now(false), 1500);
+    if (found.asked === "meanfield" && found.tables === "building") setTimeout(() => image === mine && later(false), 1500);
     if (!whole) return;
     const paths = await ask("paths", question());
     if (!paths || image !== mine) return;
@@ -147,6 +163,7 @@ function forget() {
 }
 
 function trouble(error) {
+  busy = false;
   $("note").hidden = false;
   $("note").textContent = error.message;
   document.documentElement.dataset.state = "trouble";

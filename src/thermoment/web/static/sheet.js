@@ -5,7 +5,7 @@ const WIDTH = 0.068;
 const STEP = 0.025;
 const CLOSEST = 0.006;
 
-/** Turns a canvas into paper. `changed(strokes, done)` is called while a stroke grows, and when it is done. */
+/** Turns a canvas into paper. `changed(strokes, done, byHand)` is called while a stroke grows, and when done. */
 export function paper(canvas, changed) {
   let strokes = [];
   let current = null;
@@ -47,7 +47,7 @@ export function paper(canvas, changed) {
   function finish() {
     current = null;
     draw();
-    changed(strokes, true);
+    changed(strokes, true, true);
   }
 
   canvas.addEventListener("pointerdown", (event) => {
@@ -63,7 +63,7 @@ export function paper(canvas, changed) {
     for (const part of event.getCoalescedEvents?.() ?? [event]) extend(place(part));
     extend(place(event));
     draw();
-    changed(strokes, false);
+    changed(strokes, false, true);
   });
   for (const end of ["pointerup", "pointercancel"]) {
     canvas.addEventListener(end, () => current && !cursor && finish());
@@ -74,7 +74,7 @@ export function paper(canvas, changed) {
       cursor = (cursor ?? [0.5, 0.2]).map((at, k) => inside(at + way[k] * STEP));
       if (current) {
         current.push([...cursor]);
-        changed(strokes, false);
+        changed(strokes, false, true);
       }
     } else if (event.key === " " || event.key === "Enter") {
       cursor ??= [0.5, 0.2];
@@ -94,13 +94,13 @@ export function paper(canvas, changed) {
       strokes = [];
       current = null;
       draw();
-      changed(strokes, true);
+      changed(strokes, true, true);
     },
     undo() {
       strokes.pop();
       current = null;
       draw();
-      changed(strokes, true);
+      changed(strokes, true, true);
     },
     /** Shows strokes, one point after the other unless motion is reduced. */
     async show(given, slowly) {
@@ -119,7 +119,7 @@ export function paper(canvas, changed) {
         }
       }
       draw();
-      changed(strokes, true);
+      changed(strokes, true, false);
     },
     /** Empties the paper without asking anything. */
     blank() {
