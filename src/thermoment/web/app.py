@@ -142,7 +142,10 @@ def _guarded(endpoint: Any) -> Any:
             found: Response = await endpoint(request)
             return found
         except RefusedError as error:
-            headers = {"retry-after": "1"} if error.status == 503 else {}
+            # Of a body that did not come, or not whole, the rest would be taken for the next request.
+            headers = {408: {"connection": "close"}, 413: {"connection": "close"}, 503: {"retry-after": "1"}}.get(
+                error.status, {}
+            )
             return refusal(error.status, str(error), **headers)
         except Exception:
             _log.error("%s failed:\n%s", request.url.path, traceback.format_exc())

@@ -62,7 +62,8 @@ def serve(
     if host not in LOOPBACK:
         note(f"Warning: whoever can reach {host} can use this server. It has no password and no encryption.")
     _leave_on_signals()
-    _Server(configured(site, host), started).run([listener])
+    with listener:
+        _Server(configured(site, host), started).run([listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
