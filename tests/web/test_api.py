@@ -19,8 +19,8 @@ from thermoment.data.drawing import draw
 from thermoment.machines.classifier import Classifier
 from thermoment.web.app import Site, application
 from thermoment.web.guard import MOST_BYTES
-from thermoment.web.question import MOST_POINTS, ask, parse
-from thermoment.web.workers import RefusedError, Tables, Workers
+from thermoment.web.question import MOST_POINTS, RefusedError, ask, parse
+from thermoment.web.workers import Tables, Workers
 
 MACHINE = small_machine()
 PIXELS = np.random.default_rng(3).random(64).round(3).tolist()

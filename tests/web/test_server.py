@@ -139,7 +139,8 @@ def test_it_starts_answers_and_ends_cleanly(number: signal.Signals) -> None:
     try:
         with urllib.request.urlopen(f"http://{address}/", timeout=60) as found:
             assert b"<title>thermoment" in found.read()
-        waiting = socket.create_connection(address.split(":"), timeout=60)  # a client that hangs is not waited for
+        host, _, port = address.partition(":")
+        waiting = socket.create_connection((host, int(port)), timeout=60)  # a client that hangs is not waited for
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
         waiting.close()
