@@ -3,7 +3,7 @@
     python benchmarks/web.py [--data-dir FOLDER] [--out benchmarks/results/web-NAME.json]
 
 A server is started as a person would start it, and asked over HTTP on the same machine. Frames are counted in headless
-Chromium where there is one, accuracy on MNIST's test images where they are. Times are medians, with the 95th percentile.
+Chromium where there is one, accuracy on MNIST's test images where they are. Times are medians and 95th percentiles.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from thermoment import data as datasets
 from thermoment._support.host import describe
 from thermoment.machines.classifier import Classifier
 
+HERE = Path(__file__).parent
 SEVEN = [[[0.27, 0.18], [0.72, 0.17], [0.58, 0.5], [0.47, 0.87]]]
 CLIENTS, REQUESTS = 50, 1000
 MEMORY = 10_000
@@ -79,7 +80,7 @@ def latency(port: int, kind: str, rounds: int, **question: Any) -> dict[str, flo
 
 
 def crowd(port: int) -> dict[str, Any]:
-    """A thousand questions from fifty clients at once, of one replica each."""
+    """A thousand questions from fifty clients at once, of 32 replicas each."""
 
     def client(_: int) -> list[int]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
@@ -166,7 +167,7 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found: dict[str, Any] = {"machine": describe()}
+    found: dict[str, Any] = {"machine": describe("starlette", "uvicorn", checkout=HERE)}
     with served() as (port, seconds, pid):
         found["seconds until the page is there"] = round(seconds, 2)
         connection = http.client.HTTPConnection("127.0.0.1", port)

@@ -26,3 +26,4 @@ def serving(site: Site, host: str = "127.0.0.1") -> Iterator[str]:
         server.should_exit = server.force_exit = True
         thread.join(10)
         listener.close()
+        site.tables.rest()

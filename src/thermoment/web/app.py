@@ -52,7 +52,7 @@ class Site:
 
     @property
     def openapi(self) -> dict[str, Any]:
-        return openapi.describe(self.machine, self.offer.names)
+        return openapi.describe(self.machine, self.offer.names, self.offer.default)
 
     def question(self, given: dict[str, Any]) -> Question:
         return ask(given, self.machine, self.offer.names, self.offer.default)

@@ -12,9 +12,9 @@ from thermoment.web.question import MOST_POINTS, Limits
 Schema = dict[str, Any]
 
 
-def describe(machine: Classifier, engines: tuple[str, ...]) -> Schema:
+def describe(machine: Classifier, engines: tuple[str, ...], default: str) -> Schema:
     """The description, of OpenAPI 3.1."""
-    question, node_question = _question(machine, engines), _node_question(machine, engines)
+    question, node_question = _question(machine, engines, default), _node_question(machine, engines, default)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -58,13 +58,17 @@ def _by_order(machine: Classifier, value: Schema) -> Schema:
     return _object(**{str(p): value for p in machine.protocol.orders})
 
 
-def _question(machine: Classifier, engines: tuple[str, ...]) -> Schema:
+def _question(machine: Classifier, engines: tuple[str, ...], default: str) -> Schema:
     limits = Limits.of(machine)
     point = _list(_SHARE, 2)
     stroke = {"type": "array", "items": point, "minItems": 1, "maxItems": MOST_POINTS}
     properties: dict[str, Schema] = {
         "pixels": {**_list(_SHARE, machine.n_inputs), "description": "Row by row, 0 for paper and 1 for ink"},
-        "engine": {"enum": list(engines), "description": "meanfield answers in the limit of many replicas"},
+        "engine": {
+            "enum": list(engines),
+            "default": default,
+            "description": "meanfield answers in the limit of many replicas; xla takes powers of two of them",
+        },
         "n_replicas": _within("integer", limits.n_replicas),
         "kT": _within("number", limits.kT),
         "t_final": _within("number", limits.t_final),
@@ -82,11 +86,19 @@ def _question(machine: Classifier, engines: tuple[str, ...]) -> Schema:
             "description": f"Points x, y from 0 to 1 across the canvas, y down; at most {MOST_POINTS} in all",
         }
         either.append({"required": ["strokes"]})
-    return {"type": "object", "properties": properties, "additionalProperties": False, "oneOf": either}
+    powers = [2**k for k in range(limits.n_replicas[1].bit_length())]
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "oneOf": either,
+        "if": {"properties": {"engine": {"const": "xla"}}, "required": [] if default == "xla" else ["engine"]},
+        "then": {"properties": {"n_replicas": {"enum": powers}}},
+    }
 
 
-def _node_question(machine: Classifier, engines: tuple[str, ...]) -> Schema:
-    schema = _question(machine, engines)
+def _node_question(machine: Classifier, engines: tuple[str, ...], default: str) -> Schema:
+    schema = _question(machine, engines, default)
     fewest = min(one.n_nodes for one in machine.reservoirs.values())
     schema["properties"] |= {
         "reservoir": {"enum": list(machine.reservoirs)},

@@ -75,7 +75,7 @@ class Tables:
         self._lock = threading.Lock()
         self._state: dict[_Key, str] = {}
         self._next: Question | None = None
-        self._building = False
+        self._building: threading.Thread | None = None
 
     def ready(self, question: Question) -> bool:
         """Whether there are tables for this question. If there are none, they will be built."""
@@ -84,9 +84,9 @@ class Tables:
             state = self._state.get(key)
             if state is None and len(self._state) < _MOST_TABLES:
                 self._next = question
-                if not self._building:
-                    self._building = True
-                    threading.Thread(target=self._build, name="tables", daemon=True).start()
+                if self._building is None:
+                    self._building = threading.Thread(target=self._build, name="tables", daemon=True)
+                    self._building.start()
             return state == "ready"
 
     def state(self, question: Question) -> str:
@@ -118,6 +118,13 @@ class Tables:
         with self._lock:
             self._state[self._key(question)] = state
 
+    def rest(self) -> None:
+        """Builds nothing more, and waits for what is being built."""
+        with self._lock:
+            self._next, thread = None, self._building
+        if thread is not None:
+            thread.join()
+
     def _key(self, question: Question) -> _Key:
         """Temperature, time, and whether the drive is so strong that it has tables of its own."""
         from thermoment._engines.meanfield.tables import RANGES  # SciPy, for which the start does not wait
@@ -130,7 +137,7 @@ class Tables:
             with self._lock:
                 question, self._next = self._next, None
                 if question is None:
-                    self._building = False
+                    self._building = None
                     return
             if self._key(question) not in self._state:
                 self.build(question)
