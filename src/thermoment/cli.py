@@ -272,7 +272,7 @@ def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Pat
         missing = (error.name or "").partition(".")[0]
         if missing not in ("starlette", "uvicorn"):
             raise
-        _fail(f"The page needs {missing}: pip install 'thermoment[web]', or in a checkout pip install '.[web]'.")
+        _fail(f"The page needs {missing}: pip install '.[web]' in a checkout of thermoment.")
     machine = thermoment.load(run) if run is not None else thermoment.pretrained("mnist")
     assert isinstance(machine, thermoment.Classifier)  # a name was given
     folder = None if data_dir is None else str(data_dir)

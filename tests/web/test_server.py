@@ -1,5 +1,6 @@
 """The command and its server: its start and end, clients that are slow, half open, too large or talk nonsense."""
 
+import contextlib
 import http.client
 import os
 import signal
@@ -28,7 +29,6 @@ def address() -> Iterator[tuple[str, int]]:
     """An impatient server: what takes ten seconds with others takes a fifth of one here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server.Patient, "patience", 0.2)
-        patch.setattr(server.Patient, "longest", 2.0)
         patch.setattr(guard, "PATIENCE", 0.2)
         with serving(Site(small_machine())) as found:
             host, _, port = found.removeprefix("http://").partition(":")
@@ -65,6 +65,18 @@ def test_a_body_that_does_not_come_is_given_up(address: tuple[str, int]) -> None
     said = answered(address, POST + b'Content-Length: 100\r\n\r\n{"pixels"')
     assert said.startswith(b"HTTP/1.1 408 ")
     assert b'{"error":"The body must arrive within' in said
+    assert healthy(address)
+
+
+def test_a_client_that_takes_no_answer_is_left(address: tuple[str, int]) -> None:
+    """It asks for more than the buffers of the sockets hold, and reads only when the server has given up."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(address)
+        with contextlib.suppress(ConnectionError):  # by RST: it was left
+            while True:
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert healthy(address)
 
 
@@ -171,9 +183,7 @@ def test_without_the_extra_it_says_how_to_get_it(name: str, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, name, None)
     found = CliRunner().invoke(main, ["serve"])
     assert found.exit_code == 1
-    assert found.output == (
-        f"thermoment: The page needs {name}: pip install 'thermoment[web]', or in a checkout pip install '.[web]'.\n"
-    )
+    assert found.output == (f"thermoment: The page needs {name}: pip install '.[web]' in a checkout of thermoment.\n")
 
 
 def test_beyond_loopback_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,6 @@ from thermoment.web.guard import LOOPBACK, PATIENCE
 PORT = 8128
 _IDLE = 15
 """Seconds after which a connection without a question is closed."""
-_LONGEST = 120.0
-"""Seconds after which a client that does not take its answer is left."""
 _MOST_CONNECTIONS = 512
 
 
@@ -104,9 +102,12 @@ def configured(site: Site, host: str) -> uvicorn.Config:
 
 
 class Patient(H11Protocol):
-    """A connection that is closed where a request does not arrive within seconds, or its answer is not taken."""
+    """A connection that is closed where the head of a request does not come within seconds, or an answer is not taken.
 
-    patience, longest = PATIENCE, _LONGEST
+    For a body the application waits, and no answer is waited for here: the queue of questions is bounded.
+    """
+
+    patience = PATIENCE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -115,14 +116,23 @@ class Patient(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
-        if self._deadline is None:  # the first bytes of another request
+        if self._deadline is None and (before is None or before.response_complete):  # another request begins
             self._await(self.patience)
         super().data_received(data)
-        if self.cycle is not before:  # its head is here; the application waits for its body
-            self._await(self.longest)
+        if self.cycle is not before and not self.flow.write_paused:  # its head is here
+            self._forget()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # the client takes nothing for now
+        self._await(self.patience)
+
+    def resume_writing(self) -> None:
+        self._forget()
+        super().resume_writing()
 
     def on_response_complete(self) -> None:
-        self._forget()  # from here on uvicorn's own timer runs, until the next bytes come
+        if not self.flow.write_paused:
+            self._forget()  # from here on uvicorn's own timer runs, until the next bytes come
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
