@@ -1,6 +1,6 @@
 """The page: how soon it is there, how fast it answers, how smoothly it moves, and what redrawn digits cost it.
 
-    python benchmarks/web.py [--data-dir FOLDER] [--out benchmarks/results/web-NAME.json]
+    python benchmarks/web.py [PART ...] [--data-dir FOLDER] [--out benchmarks/results/web-NAME.json]
 
 A server is started as a person would start it, and asked over HTTP on the same machine. Frames are counted in headless
 Chromium where there is one, accuracy on MNIST's test images where they are. Times are medians and 95th percentiles.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -99,10 +99,10 @@ def resident(pid: int) -> float:
 
 
 def memory(port: int, pid: int) -> dict[str, Any]:
-    """Memory over ten thousand requests, most of them refused or of fixed texts, each tenth an answer."""
+    """Memory over ten thousand requests, most of them refused or of fixed texts, each fiftieth an answer."""
     connection, seen = http.client.HTTPConnection("127.0.0.1", port), []
     for number in range(MEMORY):
-        if number % 10 == 0:
+        if number % 50 == 0:
             ask(connection, "predict", n_replicas=1, sample_id=number)
         elif number % 10 < 4:
             ask(connection, "predict", kT=-1)
@@ -162,36 +162,6 @@ def accuracy(data_dir: str | None) -> dict[str, Any] | None:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    found: dict[str, Any] = {"machine": describe("starlette", "uvicorn", checkout=HERE)}
-    with served() as (port, seconds, pid):
-        found["seconds until the page is there"] = round(seconds, 2)
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.request("GET", "/api/examples")
-        connection.getresponse().read()  # then everything is warm
-        while ask(connection, "predict", engine="meanfield")[1]["tables"] != "ready":
-            time.sleep(0.5)
-        found["predict"] = {
-            "meanfield": latency(port, "predict", 40, engine="meanfield"),
-            "native, 128 replicas": latency(port, "predict", 40, engine="native", n_replicas=128),
-            "native, 1 replica": latency(port, "predict", 20, engine="native", n_replicas=1),
-        }
-        found["paths of 768 nodes, 128 replicas"] = latency(port, "paths", 10)
-        found["node, paths at hand"] = latency_of_node(port)
-        found["crowd"] = crowd(port)
-        found["memory"] = memory(port, pid)
-        found["frames a second"] = frames(port)
-    found["accuracy"] = accuracy(options.data_dir)
-    text = json.dumps(found, indent=1) + "\n"
-    print(text)
-    if options.out:
-        options.out.write_text(text)
-
-
 def latency_of_node(port: int) -> dict[str, float]:
     """One node after the other, of one image in one noise."""
     connection, found = http.client.HTTPConnection("127.0.0.1", port), []
@@ -200,6 +170,51 @@ def latency_of_node(port: int) -> dict[str, float]:
         ask(connection, "node", reservoir="K1", node=7 * number)
         found.append(1000 * (time.perf_counter() - start))
     return {"median_ms": round(median(found[3:]), 1), "p95_ms": round(quantiles(found[3:], n=20)[-1], 1)}
+
+
+def speed(port: int) -> dict[str, Any]:
+    """Latencies, after everything is warm."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/api/examples")
+    connection.getresponse().read()
+    while ask(connection, "predict", engine="meanfield")[1]["tables"] != "ready":
+        time.sleep(0.5)
+    return {
+        "predict, meanfield": latency(port, "predict", 40, engine="meanfield"),
+        "predict, native, 128 replicas": latency(port, "predict", 40, engine="native", n_replicas=128),
+        "predict, native, 1 replica": latency(port, "predict", 20, engine="native", n_replicas=1),
+        "paths of all nodes, 128 replicas": latency(port, "paths", 10),
+        "node, paths at hand": latency_of_node(port),
+    }
+
+
+PARTS = ("start", "speed", "crowd", "memory", "frames", "accuracy")
+
+
+def main() -> None:
+    """Measures the parts that are asked for, and puts them beside what the file has of the others."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; all unless given")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    found["machine"] = describe("starlette", "uvicorn", checkout=HERE)
+    with served() as (port, seconds, pid):
+        measures: dict[str, Callable[[], Any]] = {
+            "start": lambda: {"seconds until the page is there": round(seconds, 2)},
+            "speed": lambda: speed(port),
+            "crowd": lambda: crowd(port),
+            "memory": lambda: memory(port, pid),
+            "frames": lambda: frames(port),
+            "accuracy": lambda: accuracy(options.data_dir),
+        }
+        for part in options.parts:
+            found[part] = measures[part]()
+    text = json.dumps(found, indent=1) + "\n"
+    print(text)
+    if options.out:
+        options.out.write_text(text)
 
 
 if __name__ == "__main__":
