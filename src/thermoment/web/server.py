@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from thermoment.machines.classifier import Classifier
 from thermoment.web.app import Site, application
 from thermoment.web.guard import LOOPBACK, PATIENCE
+from thermoment.web.workers import give_way
 
 PORT = 8128
 _IDLE = 15
@@ -171,6 +172,7 @@ class _Server(uvicorn.Server):
 
 
 def _warm_up(site: Site, note: Callable[[str], None]) -> None:
+    give_way()
     try:
         site.warm_up()
     except Exception as error:  # the questions themselves will say more

@@ -1,5 +1,5 @@
 // The answer: the digit, the probabilities with their intervals, who spoke for it, and what it cost.
-import { colour, ofDisplacement } from "./colours.js";
+import { colour, ofDisplacement, onColours } from "./colours.js";
 
 const $ = (id) => document.getElementById(id);
 const ROOM = 4.141947e-21; // kT at 300 K, in joules
@@ -12,6 +12,9 @@ export function percent(p) {
 }
 /** A number with a real minus sign. */
 export const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+
+let last = null;
+onColours(() => last && showShares(last));
 
 /** Makes a row for every class. */
 export function makeBars(count) {
@@ -57,12 +60,12 @@ export function showAnswer(found, aloud) {
     row.querySelector(".fill").style.width = `${100 * found.probabilities[c]}%`;
     const whisker = row.querySelector(".whisker");
     whisker.hidden = high < 0.004;
-    whisker.style.left = `${100 * low}%`;
+    whisker.style.left = `min(${100 * low}%, 100% - 2px)`;
     whisker.style.width = `${100 * (high - low)}%`;
     row.querySelector(".value").textContent = percent(found.probabilities[c]);
     row.setAttribute("aria-label", `${c}: ${percent(found.probabilities[c])}, interval from ${percent(low)} to ${percent(high)}`);
   });
-  showShares(found);
+  showShares((last = found));
   showCost(found);
 }
 
@@ -120,5 +123,6 @@ function showCost(found) {
 function si(joules) {
   const units = [["nJ", 1e-9], ["pJ", 1e-12], ["fJ", 1e-15], ["aJ", 1e-18], ["zJ", 1e-21]];
   const [name, size] = units.find(([, s]) => joules >= s) ?? units[units.length - 1];
-  return `${(joules / size).toPrecision(2)} ${name}`;
+  const value = joules / size;
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${name}`;
 }
