@@ -18,7 +18,6 @@ from thermoment.web import examples
 from thermoment.web.app import Site, application
 from thermoment.web.images import drawn, enlarged, resized, side
 
-
 ROW = {"model": "A+B", "fusion": "feature", "orders": [1, 2], "readout": "sgd", "correct": 45, "total": 60}
 FACTS = {"results": {"dataset": {"name": "digits"}, "accuracy": [ROW]}}
 
