@@ -66,15 +66,15 @@ def resident() -> float:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_is_steady_over_ten_thousand_requests(address: str) -> None:
-    """Good and bad ones of every kind. What is kept is bounded, so the second half adds next to nothing."""
+    """Bad ones of every kind, each twentieth good. What is kept is bounded: the second half adds next to nothing."""
     dice, connection, seen = random.Random(1), http.client.HTTPConnection(address, timeout=600), []
-    bodies = [GOOD, "{", '{"kT": NaN}', "[]", json.dumps({"pixels": PIXELS[:5]}), json.dumps({"strokes": [[[0, 0]]]})]
+    bodies = ["{", '{"kT": NaN}', "[]", json.dumps({"pixels": PIXELS[:5]}), json.dumps({"strokes": [[[0, 0]]]})]
     for number in range(10_000):
         if number % 1000 == 0:
             seen.append(resident())
         kind = dice.choice(("predict", "node", "paths", "nothing"))
         body = dice.choice(bodies)
-        if body is GOOD:
+        if number % 20 == 0:
             noise = dice.randrange(2**32)
             body = json.dumps(
                 {"pixels": PIXELS, "engine": "xla", "n_replicas": 2 ** dice.randrange(8), "sample_id": noise}
