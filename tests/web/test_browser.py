@@ -4,6 +4,7 @@ Needs Chromium and Playwright for Python: `apt install chromium && pip install '
 taken where there is no Chromium: `playwright install chromium`.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -70,15 +71,18 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def draw(page: Any, strokes: Any) -> None:
-    """Draws with the mouse, and waits until everything that follows from it is shown."""
+    """Draws with the mouse, in steps of at least a twentieth, and waits until all that follows from it is shown."""
     page.click("#clear")
     box = page.locator("#sheet").bounding_box()
     for stroke in strokes:
         points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
         page.mouse.move(*points[0])
         page.mouse.down()
-        for point in (*points[2::2], points[-1]):
-            page.mouse.move(*point)
+        at = points[0]
+        for point in points[1:]:
+            if math.dist(point, at) >= box["width"] / 20 or point == points[-1]:
+                page.mouse.move(*point)
+                at = point
         page.mouse.up()
     shown(page)
 
