@@ -39,7 +39,7 @@ CLIENTS, REQUESTS = 50, 1000
 MEMORY = 10_000
 _WARM = 3
 """Answers that are not counted, at the start of each series."""
-REDRAWN = 2000
+REDRAWN = 500
 """Images that are drawn again as strokes, which takes longer than all else."""
 
 
