@@ -262,7 +262,7 @@ def info(as_json: bool) -> None:
 @_data_option
 @_reported
 def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Path | None) -> None:
-    """Open a page to draw digits on, and watch a Langevin computer read them.
+    """Open a page to draw on, and watch a computer read it.
 
     The machine is that of a finished RUN, or the one for MNIST that ships with the package. Ctrl-C ends it.
     """
