@@ -356,3 +356,9 @@ def test_more_questions_than_there_is_room_for_are_refused() -> None:
 def test_fields_take_whole_floats() -> None:
     found = ask(parse(json.dumps({**ASKED, "n_replicas": 4.0}).encode()), MACHINE, ("xla",), "xla")
     assert found.n_replicas == 4
+
+
+def test_the_machines_own_replicas_are_the_default_and_for_xla_the_power_of_two_below() -> None:
+    odd = replace(MACHINE, protocol=replace(MACHINE.protocol, n_replicas=24))
+    for engine, n_replicas in (("native", 24), ("xla", 16)):
+        assert ask({"pixels": PIXELS, "engine": engine}, odd, ("native", "xla"), "xla").n_replicas == n_replicas

@@ -98,7 +98,7 @@ def ask(given: Mapping[str, Any], machine: Classifier, engines: tuple[str, ...],
     engine = given.get("engine", default)
     if engine not in engines:
         raise wrong("engine", f"be one of {', '.join(engines)}", repr(engine))
-    n_replicas = _integer(given.get("n_replicas", _replicas(machine)), "n_replicas", *limits.n_replicas)
+    n_replicas = _integer(given.get("n_replicas", _replicas(machine, engine)), "n_replicas", *limits.n_replicas)
     if engine == "xla" and n_replicas & (n_replicas - 1):
         raise wrong("n_replicas", "be a power of two for xla, which compiles a program for every number", n_replicas)
     return Question(
@@ -122,9 +122,11 @@ def node_of(given: dict[str, Any], machine: Classifier) -> tuple[str, int]:
     return name, _integer(given.pop("node", 0), "node", 0, machine.reservoirs[name].n_nodes - 1)
 
 
-def _replicas(machine: Classifier) -> int:
+def _replicas(machine: Classifier, engine: str) -> int:
+    """The machine's own, as far as they are taken; for xla the power of two below."""
     own = machine.protocol.n_replicas
-    return MOST_REPLICAS if own == math.inf else min(int(own), MOST_REPLICAS)
+    found = MOST_REPLICAS if own == math.inf else min(int(own), MOST_REPLICAS)
+    return 1 << (found.bit_length() - 1) if engine == "xla" else found
 
 
 def _image(given: Mapping[str, Any], machine: Classifier) -> Array:

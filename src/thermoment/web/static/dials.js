@@ -97,7 +97,10 @@ export function dials(machine, changed) {
   return {
     /** The settings as the fields of a question. */
     get settings() {
-      return { ...values, engine: $("engine").value, reservoirs: on("reservoirs"), orders: on("orders").map(Number) };
+      const engine = $("engine").value;
+      // xla compiles a program for every number of replicas, and takes powers of two.
+      const n_replicas = engine === "xla" ? 2 ** Math.floor(Math.log2(values.n_replicas)) : values.n_replicas;
+      return { ...values, n_replicas, engine, reservoirs: on("reservoirs"), orders: on("orders").map(Number) };
     },
   };
 }
