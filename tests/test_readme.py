@@ -29,7 +29,7 @@ def test_the_python_prints_what_the_readme_shows() -> None:
 
 def test_there_are_exactly_two_set_up_commands() -> None:
     commands = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    assert commands == ["pip install . && thermoment run\n", "pip install '.[test]' && pytest\n"]
+    assert commands == ["pip install '.[web]' && thermoment run\n", "pip install '.[test]' && pytest\n"]
 
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts)

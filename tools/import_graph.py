@@ -28,7 +28,7 @@ data physics protocol learning.options < experiments
 data protocol < results
 machines results < plot < report
 data experiments report < runs
-runs < thermoment < bench < cli < __main__
+runs < thermoment < bench web < cli < __main__
 """
 """A part may import every part that stands to its left in one of these lines, and what such a part may import.
 
@@ -43,6 +43,8 @@ LIBRARIES = {
     "matplotlib": "plot report.figures",
     "zarr": "runs",
     "sklearn": "data machines.estimators",
+    "starlette": "web",
+    "uvicorn": "web",
 }
 """Libraries that take long to import, and the only places where they are imported."""
 
@@ -146,7 +148,7 @@ _BOX, _GAP, _ROW, _MARGIN = (112, 26), 20, 74, 16
 _SWEEPS = 24
 _COLOURS = {"science": "#d9e8f5", "product": "#fbe6cf", "top": "#e4e4e4"}
 _PRODUCT = ("data", "experiments", "results", "report", "runs", "machines", "plot")
-_TOP = ("thermoment", "bench", "cli", "_support")
+_TOP = ("thermoment", "bench", "web", "cli", "_support")
 
 Place = tuple[str, int]
 """A part in a row; where a line passes a row, "from>to" in that row."""

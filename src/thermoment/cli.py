@@ -300,6 +300,31 @@ def info(as_json: bool) -> None:
     _show(facts, as_json, tables)
 
 
+@main.command()
+@click.argument("run", type=_RUN, required=False)
+@click.option("--port", type=click.IntRange(0, 65535), default=8128, show_default=True, help="0 for any that is free.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@_data_option
+@_reported
+def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Path | None) -> None:
+    """Open a page to draw on, and watch a computer read it.
+
+    The machine is that of a finished RUN, or the one for MNIST that ships with the package. Ctrl-C ends it.
+    """
+    try:
+        from thermoment.web import server
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("starlette", "uvicorn"):
+            raise
+        _fail(f"The page needs {missing}: pip install '.[web]' in a checkout of thermoment.")
+    machine = thermoment.load(run) if run is not None else thermoment.pretrained("mnist")
+    assert isinstance(machine, thermoment.Classifier)  # a name was given
+    folder = None if data_dir is None else str(data_dir)
+    server.serve(machine, run=run, host=host, port=port, data_dir=folder, open_page=open_page, note=_note)
+
+
 def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":
     """The experiment asked for; a mistake in it is wrong usage."""
     from thermoment._engines.choice import MODULES

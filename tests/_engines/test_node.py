@@ -19,7 +19,7 @@ from thermoment._engines.meanfield import engine as engine_module
 from thermoment._engines.meanfield import tables as module
 from thermoment._engines.meanfield.engine import MeanField
 from thermoment._engines.meanfield.grids import Grid, cell_grid, halved, noiseless_path, reach, substeps, time_grid
-from thermoment._engines.meanfield.node import Expansion, Modes, mean_and_memory, richardson, solve
+from thermoment._engines.meanfield.node import Expansion, Modes, densities, mean_and_memory, richardson, solve
 from thermoment._engines.meanfield.quantiles import NORMALS, shape_moments
 from thermoment._engines.meanfield.tables import NodeTables, node_tables
 
@@ -312,3 +312,29 @@ class TestKeptOnDisk:
         blocked.write_bytes(b"")
         monkeypatch.setenv("THERMOMENT_CACHE", str(blocked))
         assert self.again().h_max == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_density_under_a_drive_that_grows_is_that_of_the_closed_form(sign: float) -> None:
+    """In a harmonic well, a = 2 mu J2, under h(t) = s t: Gaussian, <x> = mu s (t / a - (1 - e^(-a t)) / a^2)."""
+    dynamics = tm.Dynamics(J2=1.5, J4=0.0, mu=0.7, kT=0.2)
+    t, at = np.linspace(0.0, 1.2, 41), np.linspace(-3.0, 3.0, 1201)
+    s, a = sign * 2.5, 2 * dynamics.mu * dynamics.J2
+    found = densities(dynamics, s * t, t, at)
+    assert not found[0].any()
+    step = at[1] - at[0]
+    mean = dynamics.mu * s * (t / a - (1 - np.exp(-a * t)) / a**2)
+    variance = dynamics.kT / (2 * dynamics.J2) * (1 - np.exp(-2 * a * t))
+    for k in (8, 20, 40):
+        assert found[k].sum() * step == pytest.approx(1, abs=1e-3)
+        assert (found[k] @ at) * step == pytest.approx(mean[k], abs=2e-3)
+        exact = np.exp(-((at - mean[k]) ** 2) / (2 * variance[k])) / np.sqrt(2 * np.pi * variance[k])
+        assert np.abs(found[k] - exact).max() < 0.01 * exact.max()
+
+
+def test_the_density_at_a_constant_drive_comes_to_rest_as_boltzmann_says() -> None:
+    dynamics = tm.Dynamics(J2=-0.5, J4=1.0, kT=0.3)
+    t, at = np.linspace(0.0, 30.0, 61), np.linspace(-2.5, 2.5, 501)
+    found = densities(dynamics, np.full(61, 0.4), t, at)[-1]
+    exact = dynamics.boltzmann_density(at, 0.4)
+    assert np.abs(found - exact).max() < 0.01 * exact.max()

@@ -27,7 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgttrf, dgttrs
 
-from thermoment._engines.meanfield.grids import Grid, halved, inner_products
+from thermoment._engines.meanfield.grids import (
+    Grid,
+    cell_grid,
+    halved,
+    inner_products,
+    noiseless_path,
+    reach,
+    substeps,
+)
 from thermoment._engines.meanfield.quantiles import quantile_function
 from thermoment.physics import Dynamics
 
@@ -243,6 +251,38 @@ def solve(
         covariance=one_order + one_order.T,
         quantiles=quantile_function(cells, P[0]),
     )
+
+
+def densities(dynamics: Dynamics, drive: Array, t: Array, at: Array) -> Array:
+    """The density of a node, started at x = 0, under a drive that varies in time: (T, X).
+
+    drive, t: h at the times t (T,), linear between them, with t[0] = 0; at: the places (X,). The density at t = 0, a
+    delta, is given as zero. Cost: about 20 ms for 50 times.
+    """
+    if drive.mean() < 0:  # the grids are made for drives above zero
+        return densities(dynamics, -drive, t, -at[::-1])[:, ::-1]
+    strongest = float(np.abs(drive).max())
+    h = np.array([0.0, strongest])
+    path = noiseless_path(dynamics, h, t)
+    low, high = reach(dynamics, h, path)
+    farthest = float(high.max())
+    cells = cell_grid(
+        dynamics, strongest, -farthest if drive.min() < 0 else float(low.min()), farthest, float(t[-1]), refine=2
+    )
+    counts = np.maximum(substeps(dynamics, h, t, path).max(axis=1), 2)
+    P, found, n = _start(cells), np.zeros((len(t), len(at))), 0
+    for k, (interval, count) in enumerate(zip(_steps(t), counts, strict=True), start=1):
+        step = interval / count
+        for part in range(count):
+            share = (part + 0.5) / count
+            walk = _Walk(dynamics, float((1 - share) * drive[k - 1] + share * drive[k]), cells)
+            if n < _SMOOTHING:
+                P = walk.implicit(step / 2, walk.implicit(step / 2, P.copy()))
+            else:
+                P = walk.implicit(step / 2, 2 * P) - P
+            n += 1
+        found[k] = np.interp(at, cells.x, np.maximum(P[0], 0.0) / cells.dx, left=0.0, right=0.0)
+    return found
 
 
 def richardson(coarse: Array, fine: Array) -> Array:
