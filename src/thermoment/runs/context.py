@@ -11,7 +11,7 @@ from typing import Any
 from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
 from thermoment.data.dataset import Dataset
-from thermoment.runs.store import Stage
+from thermoment.runs.store import Stage, Store
 
 Files = dict[str, Path]
 """Names in the run's folder, and where the store has them."""
@@ -24,10 +24,14 @@ _VERSIONS = {"static": 1, "finite-time": 2, "features": 2, "readouts": 3, "repor
 class Context:
     """Where a run keeps its stages and whom it tells."""
 
-    store: Path
+    store: Store
     listener: Listener = lambda *_: None
     note: Note = lambda _: None
     seconds: dict[str, float] = field(default_factory=dict)
+    engine: str = ""
+    """the engine of the machines that compute; "" for what the experiment chooses on this one"""
+    accelerated: bool | None = None
+    """whether JAX has an accelerator on the machines that compute; None to ask it on this one"""
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:

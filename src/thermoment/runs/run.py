@@ -17,7 +17,7 @@ from thermoment.runs import plan
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.folder import check_new, is_finished, write_timings
-from thermoment.runs.store import clean, locked
+from thermoment.runs.store import Store
 from thermoment.runs.studies import study, with_repeats
 
 
@@ -38,7 +38,7 @@ def run(
     """
     target = Path(folder)
     check_new(target)
-    shared = Path(store) if store is not None else target.resolve().parent / ".stages"
+    shared = Store.at(store if store is not None else target.resolve().parent / ".stages")
     context = Context(shared, listener, note)
     with context.timed("data"):
         whole = data.load(experiment.data.name, data_dir, listener=listener)
@@ -46,9 +46,9 @@ def run(
     check(experiment, dataset)
     if not is_finished(target) and (sentence := plan.warning(experiment, dataset)):
         note(sentence)
-    clean(shared)
+    shared.clean()
     # Two runs that write to one folder take turns.
-    with locked(shared / f"run-{identity(str(target.resolve()))[:32]}", note):
+    with shared.claimed(f"run-{identity(str(target.resolve()))[:32]}", note):
         results: Results | StudyResults = (study if experiment.variants else with_repeats)(
             experiment, dataset, target, context
         )
