@@ -41,6 +41,9 @@ LIBRARIES = {
     "cupy": "_engines.cuda",
     "matplotlib": "report.figures",
     "zarr": "runs",
+    "dask": "runs.executors",
+    "distributed": "runs.executors",
+    "fsspec": "runs.remote",
 }
 """Libraries that take long to import, and the only places where they are imported."""
 

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -91,7 +92,14 @@ _data_option = click.option("--data-dir", type=_FOLDER, help="A folder with the 
     metavar="KEY=VALUE",
     help="Another setting, such as protocol.n_replicas=64 or reservoirs.*.n_nodes=128.",
 )
-@click.option("--store", type=_FOLDER, envvar="THERMOMENT_STORE", help="What runs share.  [.stages beside the run]")
+@click.option(
+    "--store",
+    envvar="THERMOMENT_STORE",
+    metavar="FOLDER|URL",
+    help="What runs share: a folder, or a URL such as s3://bucket/path.  [.stages beside the run]",
+)
+@click.option("--dask", metavar="ADDRESS", help="Compute on a Dask cluster: its scheduler's address, or local:N.")
+@click.option("--part", metavar="K/N", help="Do the K-th of N shares, as one of N processes on one store.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be computed and how long it would take.")
 @_json_option
 @_reported
@@ -101,27 +109,45 @@ def run(
     engine: str | None,
     data_dir: Path | None,
     overrides: tuple[str, ...],
-    store: Path | None,
+    store: str | None,
+    dask: str | None,
+    part: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Do an experiment, or resume it.
 
     EXPERIMENT is a name that ships with the package (`thermoment info` lists them) or a TOML file. Interrupt it at any
-    time: the same command continues, and the results are bit-identical.
+    time: the same command continues, and the results are bit-identical. With --part the last process to finish puts the
+    run together, and so does the same command without --part.
     """
     chosen = _experiment(experiment, overrides, engine)
+    if dask and part:
+        raise click.UsageError("--dask and --part are two ways to share the work: give one of them.")
     if dry_run:
         _dry_run(chosen, data_dir, as_json)
         return
     from thermoment._support.progress import on_stderr
     from thermoment.report import terminal as display
+    from thermoment.runs import executors
     from thermoment.runs import run as runner
     from thermoment.runs.folder import TIMINGS
 
+    try:
+        share = executors.Part.parse(part) if part else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
     folder = out or Path("runs") / chosen.name
-    with on_stderr() as listener:
-        results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener, note=_note)
+    common: dict[str, Any] = {"store": store, "data_dir": data_dir, "note": _note}
+    with on_stderr() as listener, executors.connected(dask) if dask else nullcontext() as client:
+        if share:
+            results = runner.run_part(chosen, share, folder, listener=listener, **common)
+        else:
+            results = runner.run(chosen, folder, client=client, listener=listener, **common)
+    if results is None:
+        click.echo(f"Part {part} is done. Others are not: the last one puts the run together.", err=True)
+        return
     seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
     click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)

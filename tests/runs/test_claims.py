@@ -29,9 +29,7 @@ def holder(folder: Path, silence: float = 60) -> subprocess.Popen[str]:
     """Another process, which holds the claim "a" until its input ends."""
     command = [sys.executable, "-c", HOLDER, str(folder)]
     environment = {**os.environ, claims.SILENCE: str(silence)}
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
@@ -129,9 +127,7 @@ def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7\n"])
-def test_a_claim_that_cannot_be_read_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_claim_that_cannot_be_read_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (tmp_path / "a").write_text(text)
     assert take(Folder(tmp_path), "a") is None
     monkeypatch.setenv(claims.SILENCE, "0.1")

@@ -1,7 +1,7 @@
 """What every stage of a run has at hand: where the store keeps things, whom to tell, and a clock."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,16 +20,16 @@ Files = dict[str, Path]
 _VERSIONS = {"static": 1, "finite-time": 2, "features": 2, "readouts": 3, "report": 4}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Context:
-    """Where a run keeps its stages and whom it tells."""
+    """Where a run keeps its stages and whom it tells. Two are equal where they are the same object."""
 
     store: Store
     listener: Listener = lambda *_: None
     note: Note = lambda _: None
     seconds: dict[str, float] = field(default_factory=dict)
-    engine: str = ""
-    """the engine of the machines that compute; "" for what the experiment chooses on this one"""
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """of the machines that compute, by the name of the experiment; what is not in it is chosen on this one"""
     accelerated: bool | None = None
     """whether JAX has an accelerator on the machines that compute; None to ask it on this one"""
 

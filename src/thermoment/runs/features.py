@@ -101,7 +101,8 @@ def simulate_chunk(
 
 def engine_name(experiment: Experiment, reservoirs: Sequence[Reservoir], dataset: Dataset, context: Context) -> str:
     """The engine of the features, which need not be one of this machine where others compute."""
-    return context.engine or agreed_engine(experiment, reservoirs, dataset.x_train[:1]).name
+    known = context.engines.get(experiment.name)
+    return known or agreed_engine(experiment, reservoirs, dataset.x_train[:1]).name
 
 
 def complete(
@@ -162,6 +163,13 @@ def fetch(stage: Stage, features: FeatureStore, numbers: Iterable[int]) -> None:
             for name in names:
                 (stage.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 write_whole(stage.folder / name, remote.read(f"{stage.name}/{name}") or b"")
+
+
+def present(stage: Stage, features: FeatureStore) -> set[int]:
+    """Chunks that are there, whole or damaged."""
+    sizes = stage.store.remote.sizes(stage.name) if stage.store.remote else {}
+    last = {number: features.chunk_files(number)[-1] for number in range(features.n_chunks)}
+    return {number for number, name in last.items() if name in sizes or (stage.folder / name).is_file()}
 
 
 def send(stage: Stage, features: FeatureStore, number: int) -> None:

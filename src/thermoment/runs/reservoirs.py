@@ -18,7 +18,7 @@ from thermoment.learning.readout import Readout
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
 from thermoment.runs.context import Context, Files, digest
-from thermoment.runs.store import Stage, keep
+from thermoment.runs.store import Stage, is_kept, keep
 
 HEAD, HISTORY = "head.safetensors", "history.json"
 
@@ -61,28 +61,50 @@ def draw_one(number: int, experiment: Experiment, n_inputs: int) -> Reservoir:
 
 def make(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
     """For every repeat its reservoirs, drawn and trained."""
+    made = make_static(repeats, dataset, context)
+    for one, experiment in zip(made, repeats, strict=True):
+        for number, names in enumerate(finite_time_groups(experiment)):
+            stage = train_finite_time(number, one.reservoirs, experiment, dataset, context)
+            _add_trained(one, names, stage, experiment)
+        if experiment.finite_time is not None and not experiment.finite_time.beside:
+            one.reservoirs.update(one.trained)
+    return made
+
+
+def make_static(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
+    """For every repeat its reservoirs, drawn and trained by their static surrogates."""
     made = [Made({}, {}) for _ in repeats]
     for number, settings in enumerate(repeats[0].reservoirs):
-        for group in together(len(repeats), context):
+        for group in together(len(repeats), context.accelerated):
             stage = train_static(number, [repeats[k] for k in group], dataset, context)
             for place, k in enumerate(group):
                 path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
                 made[k].reservoirs[settings.name] = Reservoir.load(path)
                 made[k].files[f"reservoirs/{settings.name}.safetensors"] = path
                 made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
-    for one, experiment in zip(made, repeats, strict=True):
-        for number, names in enumerate(finite_time_groups(experiment)):
-            _add_trained(
-                one, names, train_finite_time(number, one.reservoirs, experiment, dataset, context), experiment
-            )
-        if experiment.finite_time is not None and not experiment.finite_time.beside:
-            one.reservoirs.update(one.trained)
     return made
 
 
-def together(n_repeats: int, context: Context) -> list[list[int]]:
-    """Which repeats of a reservoir are trained side by side."""
-    accelerated = jax.default_backend() != "cpu" if context.accelerated is None else context.accelerated
+def are_made(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> bool:
+    """Whether the store has all that `make` would train."""
+    numbers = range(len(repeats[0].reservoirs))
+    groups = [[repeats[k] for k in group] for group in together(len(repeats), context.accelerated)]
+    if not all(is_kept(_static(number, group, dataset, context)[1]) for number in numbers for group in groups):
+        return False
+    if repeats[0].finite_time is None:
+        return True
+    static = make_static(repeats, dataset, context)
+    return all(
+        is_kept(_finite_time(number, made.reservoirs, repeat, dataset, context)[2])
+        for repeat, made in zip(repeats, static, strict=True)
+        for number in range(len(finite_time_groups(repeat)))
+    )
+
+
+def together(n_repeats: int, accelerated: bool | None) -> list[list[int]]:
+    """Which repeats of a reservoir are trained side by side; `accelerated` as in Context."""
+    if accelerated is None:
+        accelerated = jax.default_backend() != "cpu"
     # A GPU trains the repeats of a reservoir side by side. That changes their rounding, so they are one stage together.
     numbers = list(range(n_repeats))
     return [numbers] if accelerated else [[k] for k in numbers]
@@ -141,12 +163,20 @@ def finite_time_stage(
     )
 
 
+def _static(
+    number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context
+) -> tuple[list[Reservoir], Stage]:
+    """Reservoir `number` of some repeats as drawn, and the stage that trains them side by side."""
+    seeds = [repeat.reservoirs[number].seed for repeat in repeats]
+    drawn = [draw_one(number, repeat, dataset.n_inputs) for repeat in repeats]
+    return drawn, static_stage(number, drawn, seeds, repeats[0], dataset, context)
+
+
 def train_static(number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> Stage:
     """Trains reservoir `number` of some repeats side by side: 0.safetensors, 1.safetensors, ..., and their losses."""
     experiment, seeds = repeats[0], [repeat.reservoirs[number].seed for repeat in repeats]
-    drawn = [draw_one(number, repeat, dataset.n_inputs) for repeat in repeats]
     settings = experiment.reservoirs[number]
-    stage = static_stage(number, drawn, seeds, experiment, dataset, context)
+    drawn, stage = _static(number, repeats, dataset, context)
     total = sum(one.epochs for one in settings.stages)
 
     def build(folder: Path) -> None:
@@ -167,15 +197,16 @@ def train_static(number: int, repeats: Sequence[Experiment], dataset: Dataset, c
     return stage
 
 
-def train_finite_time(
+def _finite_time(
     number: int, static: Mapping[str, Reservoir], experiment: Experiment, dataset: Dataset, context: Context
-) -> Stage:
-    """Trains group `number` of the reservoirs through their finite-time moments, from `static` or as drawn."""
-    options, names = experiment.finite_time, finite_time_groups(experiment)[number]
-    assert options is not None
+) -> tuple[list[Reservoir], FiniteTime, Stage]:
+    """Group `number` before its training, from `static` or as drawn, its options, and the stage that trains it."""
+    assert experiment.finite_time is not None
+    options = replace(experiment.finite_time, seed=experiment.finite_time.seed + number)
+    names = finite_time_groups(experiment)[number]
     start = draw(experiment, dataset.n_inputs) if options.beside else static
     reservoirs = [start[name] for name in names]
-    return _train_group(names, reservoirs, replace(options, seed=options.seed + number), experiment, dataset, context)
+    return reservoirs, options, finite_time_stage(names, reservoirs, options, experiment, dataset, context)
 
 
 def _add_trained(made: Made, names: Sequence[str], stage: Stage, experiment: Experiment) -> None:
@@ -194,16 +225,12 @@ def trained_name(name: str, options: FiniteTime | None) -> str:
     return f"{name}-trained" if options is not None and options.beside else name
 
 
-def _train_group(
-    names: Sequence[str],
-    reservoirs: Sequence[Reservoir],
-    options: FiniteTime,
-    experiment: Experiment,
-    dataset: Dataset,
-    context: Context,
+def train_finite_time(
+    number: int, static: Mapping[str, Reservoir], experiment: Experiment, dataset: Dataset, context: Context
 ) -> Stage:
-    """The reservoirs `names`, trained under one head."""
-    stage = finite_time_stage(names, reservoirs, options, experiment, dataset, context)
+    """Trains group `number` of the reservoirs under one head, through their finite-time moments."""
+    names = finite_time_groups(experiment)[number]
+    reservoirs, options, stage = _finite_time(number, static, experiment, dataset, context)
     checkpoint = stage.folder.with_name(f"checkpoint-{stage.name}.safetensors")
 
     def report(done: int, epoch: Epoch) -> None:

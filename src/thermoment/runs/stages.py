@@ -82,7 +82,7 @@ class Pass:
             complete(stages, chosen, self.engine, self.experiment, self.dataset, self.context, first, only)
 
     def fit(self) -> None:
-        """Fits the readouts and predicts, after what is missing of the features; those that are not kept go then."""
+        """Fits the readouts and predicts, after what is missing of the features."""
         keeps, options = self.experiment.features.keep, self.experiment.finite_time
         if keeps or not is_kept(self.readouts):
             with used(self.stages.values(), self.context):
@@ -93,7 +93,10 @@ class Pass:
                     trained = {name: self.stores[trained_name(name, options)] for name in self.made.trained}
                     inputs = (fitted, trained, self.made, self.experiment, self.dataset, self.context)
                     keep(self.readouts, partial(fit_and_predict, *inputs), self.context.note)
-        if not keeps:
+
+    def remove_features(self) -> None:
+        """Removes features that are not to be kept, unless somebody reads them."""
+        if not self.experiment.features.keep:
             remove_unused(self.stages.values(), self.context)
 
 
@@ -101,6 +104,7 @@ def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Cont
     """The results of an experiment whose reservoirs are made, and the files that belong to them."""
     work = Pass.of(experiment, made, dataset, context)
     work.fit()
+    work.remove_features()
     readouts = work.readouts
     with context.timed("analysis"):
         summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))
