@@ -29,6 +29,7 @@ _CONNECT_SECONDS = 20.0
 _RETRIES = 2
 _SECONDS_WITHOUT_SCHEDULER = 600.0
 """How long a scheduler that went away is waited for."""
+_ATTEMPTS = 20
 _CUDA = "cuda"
 """The engine, and the Dask resource of workers that have it."""
 
@@ -83,14 +84,14 @@ def connected(where: str) -> Iterator[Client]:
             raise invalid("dask", "be local:N with N workers from 1 to 1024, or a scheduler's address", repr(where))
         with (
             distributed.LocalCluster(
-                n_workers=int(count), threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=50
+                n_workers=int(count), threads_per_worker=1, dashboard_address=":0", memory_limit=0, silence_logs=50
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
             client.register_plugin(_own_cores(int(count)))
             yield client
         return
-    client = _connect(where)
+    client = _connect(where, _CONNECT_SECONDS)
     try:
         yield client
     finally:
@@ -106,23 +107,19 @@ def do_on_cluster(
     waited for: what is done is in the store, and the rest is submitted again.
     """
     _distributed()
-    seconds, own = 0.0, None
+    own = None
     try:
-        while True:
+        for _ in range(_ATTEMPTS):
             try:
                 return _do_all(client, job, n_train, n_test, store, listener)
             except _TaskError as failed:
                 raise failed.error from None
             except _lost() as error:
-                if seconds > _SECONDS_WITHOUT_SCHEDULER:
-                    raise RuntimeError(
-                        f"The scheduler {_address(client)} went away and did not come back. What was computed is kept: "
-                        "the same command continues."
-                    ) from error
+                if isinstance(error, OSError) and _is_connected(client):
+                    raise
             note("The scheduler went away. Waiting for it; what was computed is kept.")
-            start = time.monotonic()
-            client = own = _reconnected(client, start + _SECONDS_WITHOUT_SCHEDULER)
-            seconds += time.monotonic() - start
+            client = own = _reconnected(client)
+        raise RuntimeError(f"The scheduler {_address(client)} went away {_ATTEMPTS} times. What was computed is kept.")
     finally:
         if own is not None:
             own.close()
@@ -160,7 +157,7 @@ def _do_all(client: Client, job: Job, n_train: int, n_test: int, store: Path | N
     total, done = Counter(task.kind for task in every), Counter[str]()
     try:
         listener("tasks", 0, len(every))
-        for future in distributed.as_completed(futures):
+        for future in distributed.as_completed(futures, loop=client.loop):
             _result(future)
             done[kinds[future.key]] += 1
             detail = ", ".join(f"{kind} {done[kind]}/{total[kind]}" for kind in KINDS if total[kind])
@@ -260,7 +257,7 @@ def _check_workers(client: Client) -> None:
             )
 
 
-def _connect(where: str, seconds: float = _CONNECT_SECONDS) -> Client:
+def _connect(where: str, seconds: float) -> Client:
     distributed = _distributed()
     try:
         return distributed.Client(where, timeout=seconds, set_as_default=False)
@@ -268,9 +265,9 @@ def _connect(where: str, seconds: float = _CONNECT_SECONDS) -> Client:
         raise RuntimeError(f"No Dask scheduler answers at {where}: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
-def _reconnected(client: Client, until: float) -> Client:
+def _reconnected(client: Client) -> Client:
     """A client of the same scheduler, once it answers and has workers."""
-    where = _address(client)
+    where, until = _address(client), time.monotonic() + _SECONDS_WITHOUT_SCHEDULER
     with suppress(Exception):
         client.close(timeout=1)
     while True:
@@ -278,14 +275,21 @@ def _reconnected(client: Client, until: float) -> Client:
             found = _connect(where, 5)
             _check_workers(found)
             return found
-        except RuntimeError:
+        except RuntimeError as error:
             if time.monotonic() > until:
-                raise
+                raise RuntimeError(
+                    f"The scheduler {where} went away and did not come back. What was computed is kept: the same "
+                    "command continues."
+                ) from error
             time.sleep(1)
 
 
 def _address(client: Client) -> str:
     return str(client.scheduler.addr if client.scheduler else client._start_arg)
+
+
+def _is_connected(client: Client) -> bool:
+    return client.status == "running" and client.scheduler_comm is not None and not client.scheduler_comm.comm.closed()
 
 
 def _lost() -> tuple[type[BaseException], ...]:

@@ -66,9 +66,7 @@ class Job:
         """The data set on this machine, which must be that of the job."""
         found = _load(self.data, self.data_dir, self.experiment.data.n_train, self.experiment.data.n_test)
         if found.sha256 != self.sha256:
-            raise RuntimeError(
-                f"The data set {self.data} is another one on this machine than where the run was started."
-            )
+            raise RuntimeError(f"The data set {self.data} on this machine is not that of where the run was started.")
         return found
 
 
