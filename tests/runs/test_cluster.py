@@ -179,8 +179,8 @@ def test_killed_and_stopped_workers_and_another_scheduler_change_no_byte(
     address, log = f"tcp://127.0.0.1:{port}", tmp_path / "log"
     log.touch()
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu", SILENCE: "3"}
-    env |= {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5s", "TEST_LOG": str(log), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu", SILENCE: "10"}
+    env |= {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "20s", "TEST_LOG": str(log), "OMP_NUM_THREADS": "1"}
 
     def scheduler() -> Any:
         options = ["scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
@@ -199,6 +199,8 @@ def test_killed_and_stopped_workers_and_another_scheduler_change_no_byte(
     with ExitStack() as stack:
         first = stack.enter_context(scheduler())
         workers = [stack.enter_context(worker(number)) for number in range(3)]
+        logs = [tmp_path / f"worker{number}.log" for number in range(3)]
+        until(lambda: all("Registered to" in one.read_text() for one in logs), "three workers")
         run = stack.enter_context(process(*command, "--dask", address, env=env, log=tmp_path / "run.log"))
         until(lambda: len(made()) >= 2, "two tasks done")
         workers[0].kill()

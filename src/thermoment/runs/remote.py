@@ -92,7 +92,7 @@ class Remote:
     def sizes(self, name: str) -> dict[str, int]:
         """The objects below a name and how many bytes each has."""
         system, path = self._place
-        root = f"{path}/{name}/"
+        root = f"{path}/{name}".rstrip("/") + "/"
         try:
             with self._reached():
                 found = system.find(root, detail=True)
