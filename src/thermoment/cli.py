@@ -100,7 +100,18 @@ _data_option = click.option("--data-dir", type=_FOLDER, help="A folder with the 
 )
 @click.option("--dask", metavar="ADDRESS", help="Compute on a Dask cluster: its scheduler's address, or local:N.")
 @click.option("--part", metavar="K/N", help="Do the K-th of N shares, as one of N processes on one store.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be computed and how long it would take.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would be computed, how long it would take, and the price on a cluster.",
+)
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    metavar="KIND=SECONDS",
+    help="For --dry-run: what a task of a kind takes on a worker, in place of a trial here.",
+)
 @_json_option
 @_reported
 def run(
@@ -113,6 +124,7 @@ def run(
     dask: str | None,
     part: str | None,
     dry_run: bool,
+    rates: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Do an experiment, or resume it.
@@ -125,7 +137,7 @@ def run(
     if dask and part:
         raise click.UsageError("--dask and --part are two ways to share the work: give one of them.")
     if dry_run:
-        _dry_run(chosen, data_dir, as_json)
+        _dry_run(chosen, data_dir, rates, as_json)
         return
     from thermoment._support.progress import on_stderr
     from thermoment.report import terminal as display
@@ -299,17 +311,24 @@ def _check_engine(name: str, known: Iterable[str]) -> None:
         raise click.UsageError(f"The engine must be one of {', '.join(known)}, but was {name!r}.")
 
 
-def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> None:
+def _dry_run(experiment: "Experiment", data_dir: Path | None, rates: tuple[str, ...], as_json: bool) -> None:
     from thermoment import data as datasets
     from thermoment.report import terminal as display
     from thermoment.runs import plan
+    from thermoment.runs.price import parse_rates
+
+    try:
+        given = parse_rates(rates)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
     def tables(found: Any) -> Iterator[Any]:
         yield display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items())
         yield display.table("features on this machine", ("engine", "time"), display.times(found).items())
+        yield from display.cluster(found)
 
     dataset = datasets.load(experiment.data.name, data_dir).first(experiment.data.n_train, experiment.data.n_test)
-    _show(asdict(plan.plan(experiment, dataset)), as_json, tables)
+    _show(asdict(plan.plan(experiment, dataset, given)), as_json, tables)
 
 
 def _note(sentence: str) -> None:
