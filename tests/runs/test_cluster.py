@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import thermoment as tm
 from support import logged
 from support.runs import TINY, contents, experiment
 from support.sketches import node_of_zeros, sketch
+from thermoment._engines import choice
 from thermoment.cli import main
 from thermoment.experiments.experiment import Experiment
 from thermoment.report.figures import draw
@@ -142,9 +144,34 @@ def test_no_scheduler_and_no_workers_are_one_sentence(monkeypatch: pytest.Monkey
         executors._check_workers(client)
 
 
-def test_tasks_of_cuda_go_to_workers_that_have_it(small: Experiment) -> None:
-    cuda = Job(small, "s", "digits", None, "", engines={small.name: "cuda"}, accelerated=True)
-    assert {executors._engine(cuda, task) for task in tasks.tasks(cuda, 120, 60)} == {"cuda"}
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_all_tasks_of_the_gpus_engine_go_to_workers_that_have_it(
+    small: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    did: list[str] = []
+
+    def recorded(job: Job, task: tasks.Task, context: Any) -> None:
+        did.append(distributed.get_worker().name)
+        tasks.do(job, task, context)
+
+    monkeypatch.setattr(executors, "_CUDA", "reference")  # the engine that stands in for `cuda`
+    monkeypatch.setattr(executors, "do", recorded)
+    monkeypatch.setattr(choice, "_AUTO", ("reference",))
+    common = {"nthreads": 1, "memory_limit": 0, "dashboard_address": ":0"}
+    workers = {
+        "plain": {"cls": distributed.Worker, "options": common},
+        "gpu": {"cls": distributed.Worker, "options": {**common, "resources": {"reference": 1}}},
+    }
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": ":0", "protocol": "inproc://"}}
+    with (
+        distributed.SpecCluster(workers=workers, scheduler=scheduler, silence_logs=50) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(2)
+        tm.run(replace(small, engine=engine), tmp_path / "tiny", client=client)
+    assert did == 22 * ["gpu"]
+    names = ("results.json", "predictions.npz")
+    assert [contents(tmp_path / "tiny")[name] for name in names] == [contents(finished)[name] for name in names]
 
 
 @contextmanager
