@@ -5,10 +5,11 @@
 overhead    a task that does nothing but what every task does (claim, look, write, release), in this process, and the
             same through a Dask scheduler and one worker process on loopback
 speedup     chunks of features by `native` on 1, 2, ... workers with a core each, as far as there are cores
-simulated   a real Dask scheduler whose thousand workers live in one process and sleep in place of computing, for the
-            times that the paper's tasks take by `native` on two cores, divided by SCALE so that it ends soon. It shows
-            what the scheduler and the shape of the graph cost, not what a network or a shared disk do. Beside it the
-            same graph in a clock that only counts, where a free worker takes the next task that is ready.
+simulated   a real Dask scheduler with a thousand tasks under way at a time, by twenty workers of fifty places each in
+            one process, which sleep in place of computing, for the times that the paper's tasks take by `native` on two
+            cores, divided by SCALE so that it ends soon. It shows what the scheduler and the shape of the graph cost,
+            not what a network or a shared disk do. Beside it the same graph in a clock that only counts, where a free
+            worker takes the next task that is ready.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from thermoment.runs.run import run
 from thermoment.runs.tasks import KINDS, Job, Task, do, prepare, tasks
 
 ROOT = Path(__file__).parents[1]
-N_WORKERS, N_REPEATS = 1000, 100
+N_WORKERS, N_PROCESSES, N_REPEATS = 1000, 20, 100
 SCALE = 10.0
 STATIC_SECONDS = (33.0, 87.0, 44.0)
 PAPER_SECONDS = {"features": 105.7, "readouts": 190.0}
@@ -136,7 +137,8 @@ async def _simulated(n_workers: int, n_repeats: int) -> dict[str, Any]:
 
     scheduler = distributed.Scheduler(dashboard_address=":0", protocol="inproc://")
     async with scheduler:
-        workers = [distributed.Worker(scheduler.address, nthreads=1, dashboard=False) for _ in range(n_workers)]
+        places = n_workers // N_PROCESSES
+        workers = [distributed.Worker(scheduler.address, nthreads=places, dashboard=False) for _ in range(N_PROCESSES)]
         await asyncio.gather(*workers)
         async with distributed.Client(scheduler.address, asynchronous=True) as client:
             nodes: dict[str, Any] = {}

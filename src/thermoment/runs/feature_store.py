@@ -153,7 +153,9 @@ class FeatureStore:
         """[m_p | m_q | ...] of the given samples: (S, orders * N)."""
         raw = np.asarray(self._arrays["moments"][rows])
         if not np.isfinite(raw).all():  # Zarr takes a chunk that is not there for one of NaN
-            raise RuntimeError(f"Features vanished from {self.folder} while they were read. Run the same command again.")
+            raise RuntimeError(
+                f"Features vanished from {self.folder} while they were read. Run the same command again."
+            )
         return raw.reshape(len(raw), -1)
 
     def clip_count(self) -> int:
