@@ -1,10 +1,12 @@
 """The price of company: overhead of a task, speed-up with workers, and a thousand workers in simulated time.
 
-    python benchmarks/cluster.py overhead speedup simulated --out benchmarks/results/cluster-NAME.json
+    python benchmarks/cluster.py overhead speedup price simulated --out benchmarks/results/cluster-NAME.json
 
 overhead    a task that does nothing but what every task does (claim, look, write, release), in this process, and the
             same through a Dask scheduler and one worker process on loopback
 speedup     chunks of features by `native` on 1, 2, ... workers with a core each, as far as there are cores
+price       what `--dry-run` names beside what three runs took, both in seconds of processor time, which other programs
+            on the machine do not change; each in a process of its own
 simulated   a real Dask scheduler with a thousand tasks under way at a time, by twenty workers of fifty places each in
             one process, which sleep in place of computing, for the times that the paper's tasks take by `native` on two
             cores, divided by SCALE so that it ends soon. It shows what the scheduler and the shape of the graph cost,
@@ -15,6 +17,8 @@ simulated   a real Dask scheduler with a thousand tasks under way at a time, by 
 import argparse
 import asyncio
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -127,6 +131,49 @@ def speedup() -> dict[str, Any]:
     return {"seconds": seconds, "speedup": {n: seconds[counts[0]] / value for n, value in seconds.items()}}
 
 
+PRICED = {
+    "digits": ["digits"],
+    "digits, four times the time": ["digits", "protocol.t_final=4.0", "readout.converged=false"],
+    "best-digits, two repeats": ["best-digits", "repeats=2", "finite_time.epochs=60"],
+}
+_TRIAL = """
+import json, sys, time
+from dataclasses import asdict
+from types import SimpleNamespace
+from thermoment import data
+from thermoment.experiments.experiment import read
+from thermoment.runs import plan, price
+price.time = plan.time = SimpleNamespace(perf_counter=time.process_time)
+experiment = read(sys.argv[1], sys.argv[2:])
+print(json.dumps(asdict(plan.plan(experiment, data.load(experiment.data.name)).price)))
+"""
+_RUN = """
+import sys, tempfile, time
+import thermoment as tm
+from thermoment.experiments.experiment import read
+with tempfile.TemporaryDirectory() as folder:
+    tm.run(read(sys.argv[1], sys.argv[2:]), folder + "/run")
+print(time.process_time())
+"""
+
+
+def priced() -> dict[str, Any]:
+    """Processor seconds named and taken, of three runs."""
+    found = {}
+    for name, arguments in PRICED.items():
+        said, took = (
+            json.loads(
+                subprocess.run(
+                    [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+                ).stdout.splitlines()[-1]
+            )
+            for program in (_TRIAL, _RUN)
+        )
+        named = sum(said["seconds"].values()) + said["start_seconds"] + said["together_seconds"]
+        found[name] = {"named": named, "took": took, "ratio": named / took, **said}
+    return found
+
+
 async def _simulated(n_workers: int, n_repeats: int) -> dict[str, Any]:
     every = paper_tasks(n_repeats)
 
@@ -209,7 +256,12 @@ def simulated() -> dict[str, Any]:
 
 def main() -> None:
     """Measures what is asked for and writes it down."""
-    parts: dict[str, Callable[[], Any]] = {"overhead": overhead, "speedup": speedup, "simulated": simulated}
+    parts: dict[str, Callable[[], Any]] = {
+        "overhead": overhead,
+        "speedup": speedup,
+        "price": priced,
+        "simulated": simulated,
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("what", nargs="+", choices=list(parts))
     parser.add_argument("--out", type=Path)
