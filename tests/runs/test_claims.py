@@ -22,6 +22,8 @@ from thermoment.runs.claims import Folder, take
 claim = take(Folder(Path(sys.argv[1])), "a")
 print("held" if claim else "not held", flush=True)
 sys.stdin.read()
+if claim:
+    claim.release()
 """
 
 

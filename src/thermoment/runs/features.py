@@ -107,6 +107,7 @@ def engine_name(experiment: Experiment, reservoirs: Sequence[Reservoir], dataset
 
 def complete(
     stages: Mapping[str, Stage],
+    stores: Mapping[str, FeatureStore],
     reservoirs: Mapping[str, Reservoir],
     engine: str,
     experiment: Experiment,
@@ -124,7 +125,7 @@ def complete(
         images = (dataset.x_test,) if first == dataset.n_train else (dataset.x_train, dataset.x_test)
         agreed_engine(chosen, list(reservoirs.values()), *images)
     for name, stage in stages.items():
-        features = open_features(stage, reservoirs[name], experiment, dataset, first)
+        features = stores[name]
         _prepare(stage, features, context)
         numbers = range(features.n_chunks) if only is None else only
         fetch(stage, features, numbers)
@@ -226,14 +227,15 @@ class _Simulation:
             )
 
         # While the engine is busy with a chunk, the last one goes to disk.
-        with ExitStack() as held, ThreadPoolExecutor(1) as writer:
+        with ExitStack() as held:
+            submit = held.enter_context(ThreadPoolExecutor(1)).submit if len(missing) > 1 else _at_once
             written: Future[None] | None = None
             for wait in (False, True):
                 numbers, work = (list(busy) if wait else missing), partial(simulated, wait)
                 for number, found in zip(numbers, _in_turn(work, numbers, engine.tasks_at_once), strict=True):
                     if written:
                         written.result()
-                    written = writer.submit(self._write, number, *found) if found else None
+                    written = submit(self._write, number, *found) if found else None
                 if written:
                     written.result()
 
@@ -272,6 +274,13 @@ def remove_unused(stages: Iterable[Stage], context: Context) -> None:
             if store.remote:
                 store.remote.remove(stage.name)
             shutil.rmtree(stage.folder, ignore_errors=True)
+
+
+def _at_once(work: Callable[..., T], *arguments: Any) -> Future[T]:
+    """What a pool's `submit` gives, without a thread."""
+    done: Future[T] = Future()
+    done.set_result(work(*arguments))
+    return done
 
 
 def _in_turn(work: Callable[[int], T], numbers: Sequence[int], at_once: int) -> Iterator[T]:

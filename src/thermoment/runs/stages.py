@@ -79,7 +79,7 @@ class Pass:
         for reservoirs, first in self.parts:
             chosen = {one: found for one, found in reservoirs.items() if name in (None, one)}
             stages = {one: self.stages[one] for one in chosen}
-            complete(stages, chosen, self.engine, self.experiment, self.dataset, self.context, first, only)
+            complete(stages, self.stores, chosen, self.engine, self.experiment, self.dataset, self.context, first, only)
 
     def fit(self) -> None:
         """Fits the readouts and predicts, after what is missing of the features."""
