@@ -64,7 +64,8 @@ def run(
                 sizes = (dataset.n_train, dataset.n_test)
                 job = do_on_cluster(client, job, *sizes, place, context.listener, note)
             context = replace(context, engines=job.engines, accelerated=job.accelerated)
-        return _put_together(chosen, dataset, target, context)
+        with context.store.watched():
+            return _put_together(chosen, dataset, target, context)
 
 
 def run_part(
@@ -84,15 +85,16 @@ def run_part(
     context, dataset, chosen, target = _begun(experiment, folder, store, data_dir, listener, note)
     job = prepare(_job(chosen, dataset, context, data_dir), dataset)
     context = replace(context, engines=job.engines, accelerated=job.accelerated)
-    if not do_part(job, part, dataset.n_train, dataset.n_test, context):
-        return None
-    last = take(context.store.board, f"last-{identity(str(target.resolve()))[:32]}")
-    if last is None:
-        return None
-    try:
-        return _put_together(chosen, dataset, target, context)
-    finally:
-        last.release()
+    with context.store.watched():
+        if not do_part(job, part, dataset.n_train, dataset.n_test, context):
+            return None
+        last = take(context.store.board, f"last-{identity(str(target.resolve()))[:32]}")
+        if last is None:  # another process puts it together
+            return None
+        try:
+            return _put_together(chosen, dataset, target, context)
+        finally:
+            last.release()
 
 
 def _begun(
@@ -108,6 +110,8 @@ def _begun(
     target = Path(folder) if folder is not None else Path("runs") / chosen.name
     check_new(target)
     shared = Store.at(store if store is not None else target.resolve().parent / ".stages")
+    if shared.remote:
+        shared.remote.check()
     context = Context(shared, listener or (lambda *_: None), note)
     with context.timed("data"):
         whole = data.load(chosen.data.name, data_dir, listener=context.listener)
@@ -129,8 +133,6 @@ def _job(experiment: Experiment, dataset: Dataset, context: Context, data_dir: s
 
 def _put_together(experiment: Experiment, dataset: Dataset, target: Path, context: Context) -> Results | StudyResults:
     """Goes through all stages, does what is not in the store, and puts the run's folder together."""
-    if context.store.remote:
-        context.store.remote.check()
     context.store.clean()
     # Two runs that write to one folder take turns.
     with context.store.claimed(f"run-{identity(str(target.resolve()))[:32]}", context.note):

@@ -9,8 +9,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from glob import escape
@@ -54,6 +54,24 @@ class Store:
     def claimed(self, name: str, note: Note = lambda _: None) -> AbstractContextManager[None]:
         """Holds `name` for this process. Where another holds it this one waits, and `note` is told for whom."""
         return claimed(self.board, name, note)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Says in a sentence that the store vanished, where that is why something failed inside."""
+        name = f"watch-{secrets.token_hex(4)}"
+        claim = take(self.board, name)
+        try:
+            yield
+        except Exception as error:
+            if self.remote is None and self.board.read(name) is None:
+                raise RuntimeError(
+                    f"The store {self.folder} vanished in the middle of the run. What is in it is kept: bring it back, "
+                    "and the same command continues."
+                ) from error
+            raise
+        finally:
+            if claim:
+                claim.release()
 
     def clean(self) -> None:
         """Removes what killed processes left half-written, but nothing that somebody is at work on."""
