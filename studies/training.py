@@ -31,6 +31,7 @@ from thermoment.learning.readout import Readout, Scaling
 from thermoment.machines.classifier import Classifier
 from thermoment.runs.context import Context
 from thermoment.runs.reservoirs import make
+from thermoment.runs.store import Store
 
 HERE = Path(__file__).parent
 
@@ -92,7 +93,7 @@ class Study:
         held_out = replace(whole, x_test=whole.x_train[rest], y_test=whole.y_train[rest])
         self.dataset = held_out.first(whole.n_train - options.held_out)
         self.options = options
-        self.context = Context(store)
+        self.context = Context(Store.at(store))
 
     def experiment(self, source: str, changes: tuple[str, ...], seed: int, count: int = 3) -> Experiment:
         """A shipped experiment with changes, for one seed and its first `count` reservoirs."""

@@ -45,6 +45,9 @@ LIBRARIES = {
     "sklearn": "data machines.estimators",
     "starlette": "web",
     "uvicorn": "web",
+    "dask": "runs.executors",
+    "distributed": "runs.executors",
+    "fsspec": "runs.remote",
 }
 """Libraries that take long to import, and the only places where they are imported."""
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from thermoment.protocol import Protocol as Protocol
     from thermoment.reservoir import Reservoir as Reservoir
     from thermoment.runs.load import load as load
+    from thermoment.runs.run import run as run
     from thermoment.simulation import State as State
     from thermoment.simulation import final_states as final_states
     from thermoment.simulation import sample_paths as sample_paths
@@ -89,6 +90,7 @@ else:
         "machines.estimators": "LangevinClassifier LangevinFeatures LangevinRegressor",
         "machines.pretrained": "pretrained",
         "runs.load": "load",
+        "runs.run": "run",
     }
     _PLACES = {name: f"thermoment.{module}" for module, names in _MODULES.items() for name in names.split()}
 

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -91,8 +92,26 @@ _data_option = click.option("--data-dir", type=_FOLDER, help="A folder with the 
     metavar="KEY=VALUE",
     help="Another setting, such as protocol.n_replicas=64 or reservoirs.*.n_nodes=128.",
 )
-@click.option("--store", type=_FOLDER, envvar="THERMOMENT_STORE", help="What runs share.  [.stages beside the run]")
-@click.option("--dry-run", is_flag=True, help="Only say what would be computed and how long it would take.")
+@click.option(
+    "--store",
+    envvar="THERMOMENT_STORE",
+    metavar="FOLDER|URL",
+    help="What runs share: a folder, or a URL such as s3://bucket/path.  [.stages beside the run]",
+)
+@click.option("--dask", metavar="ADDRESS", help="Compute on a Dask cluster: its scheduler's address, or local:N.")
+@click.option("--part", metavar="K/N", help="Do the K-th of N shares, as one of N processes on one store.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would be computed, how long it would take, and the price on a cluster.",
+)
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    metavar="KIND=SECONDS",
+    help="For --dry-run: what a task of a kind takes on a worker, in place of a trial here.",
+)
 @_json_option
 @_reported
 def run(
@@ -101,27 +120,46 @@ def run(
     engine: str | None,
     data_dir: Path | None,
     overrides: tuple[str, ...],
-    store: Path | None,
+    store: str | None,
+    dask: str | None,
+    part: str | None,
     dry_run: bool,
+    rates: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Do an experiment, or resume it.
 
     EXPERIMENT is a name that ships with the package (`thermoment info` lists them) or a TOML file. Interrupt it at any
-    time: the same command continues, and the results are bit-identical.
+    time: the same command continues, and the results are bit-identical. With --part the last process to finish puts the
+    run together, and so does the same command without --part.
     """
     chosen = _experiment(experiment, overrides, engine)
+    if dask and part:
+        raise click.UsageError("--dask and --part are two ways to share the work: give one of them.")
     if dry_run:
-        _dry_run(chosen, data_dir, as_json)
+        _dry_run(chosen, data_dir, rates, as_json)
         return
     from thermoment._support.progress import on_stderr
     from thermoment.report import terminal as display
+    from thermoment.runs import executors
     from thermoment.runs import run as runner
     from thermoment.runs.folder import TIMINGS
 
+    try:
+        share = executors.Part.parse(part) if part else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
     folder = out or Path("runs") / chosen.name
-    with on_stderr() as listener:
-        results = runner.run(chosen, folder, store=store, data_dir=data_dir, listener=listener, note=_note)
+    common: dict[str, Any] = {"store": store, "data_dir": data_dir, "note": _note}
+    with on_stderr() as listener, executors.connected(dask) if dask else nullcontext() as client:
+        if share:
+            results = runner.run_part(chosen, share, folder, listener=listener, **common)
+        else:
+            results = runner.run(chosen, folder, client=client, listener=listener, **common)
+    if results is None:
+        click.echo(f"Part {part} is done. Others are not: the last one puts the run together.", err=True)
+        return
     seconds = json.loads((folder / TIMINGS).read_text("utf-8"))["seconds"]
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in seconds.items())
     click.echo(f"{sum(seconds.values()):.1f} s: {stages}", err=True)
@@ -344,18 +382,25 @@ def _check_engine(name: str, known: Iterable[str]) -> None:
         raise click.UsageError(f"The engine must be one of {', '.join(known)}, but was {name!r}.")
 
 
-def _dry_run(experiment: "Experiment", data_dir: Path | None, as_json: bool) -> None:
+def _dry_run(experiment: "Experiment", data_dir: Path | None, rates: tuple[str, ...], as_json: bool) -> None:
     from thermoment import data as datasets
     from thermoment.report import terminal as display
     from thermoment.runs import plan
+    from thermoment.runs.price import parse_rates
+
+    try:
+        given = parse_rates(rates)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
     def tables(found: Any) -> Iterator[Any]:
         yield display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items())
         yield display.table("features on this machine", ("engine", "time"), display.times(found).items())
+        yield from display.cluster(found)
 
     whole = datasets.load(experiment.data.name, data_dir, split=experiment.data.split)
     dataset = whole.first(experiment.data.n_train, experiment.data.n_test)
-    _show(asdict(plan.plan(experiment, dataset)), as_json, tables)
+    _show(asdict(plan.plan(experiment, dataset, given)), as_json, tables)
 
 
 def _note(sentence: str) -> None:

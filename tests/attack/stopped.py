@@ -29,19 +29,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 import sklearn.datasets  # noqa: F401
 
 # Everything is imported once, before any child.
 from support.runs import contents
+from support.sketches import node_of_zeros, sketch
 from thermoment import __main__ as command
 from thermoment import cli  # noqa: F401
 from thermoment._support import progress
-from thermoment._support.files import write_whole
 from thermoment._support.leaving import INTERRUPTED, SENTENCE
 from thermoment.report import page, terminal  # noqa: F401
 from thermoment.report.figures import draw
-from thermoment.results.node import NodeSample
 from thermoment.runs import run, stages  # noqa: F401
 
 PATHS = {"open", "os.rename", "os.mkdir", "os.link", "os.remove", "os.rmdir", "shutil.rmtree"}
@@ -114,19 +112,6 @@ class Stopper:
         if self.act in STICKY:
             return writes and name not in ("report", "flock", "os.remove", "os.rmdir", "shutil.rmtree")
         return name != "report" and self.seen == self.at
-
-
-def sketch(_: Any, folder: Path, __: Any = None) -> list[Path]:
-    """What stands in for the figures."""
-    paths = [folder / f"{name}.svg" for name in ("errors", "fusion")]
-    for path in paths:
-        write_whole(path, b'<svg xmlns="http://www.w3.org/2000/svg"/>')
-    return paths
-
-
-def node_of_zeros(_: Any) -> NodeSample:
-    """What stands in for the node of the figures."""
-    return NodeSample(*(np.zeros(3) for _ in range(7)))
 
 
 def attempt(experiment: str, folder: Path, act: str = "", at: int = NEVER) -> Ended:

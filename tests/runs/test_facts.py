@@ -18,6 +18,7 @@ from thermoment.runs.context import Context
 from thermoment.runs.features import features_stage
 from thermoment.runs.readouts import readouts_stage
 from thermoment.runs.reservoirs import Made, draw, finite_time_stage, static_stage
+from thermoment.runs.store import Store
 
 TEXT = """
 engine = "reference"
@@ -39,9 +40,9 @@ SAMPLED = {"features", "readouts"}
 
 def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD) -> dict[str, str]:
     """The names of all stages of an experiment with one reservoir, which is taken as drawn."""
-    context, reservoirs = Context(folder), draw(one, dataset.n_inputs)
+    context, reservoirs = Context(Store(folder)), draw(one, dataset.n_inputs)
     assert one.finite_time is not None
-    features = features_stage(reservoirs["K1"], choose(one.engine)[0], one, dataset, context)
+    features = features_stage(reservoirs["K1"], choose(one.engine)[0].name, one, dataset, context)
     seeds = [settings.seed for settings in one.reservoirs]
     made = Made(reservoirs, {}, heads={("K1",): head})
     return {
@@ -127,7 +128,7 @@ def test_heads_and_streams_count_too(tmp_path: Path) -> None:
     other = names(plain, DATA, tmp_path, replace(HEAD, bias=np.ones(10)))
     assert {kind for kind in ALL if before[kind] != other[kind]} == {"readouts"}
     one = draw(plain, 64)["K1"]
-    context, engine = Context(tmp_path), choose("reference")[0]
+    context, engine = Context(Store(tmp_path)), choose("reference")[0].name
     first, second = (
         features_stage(replace(one, stream=stream), engine, plain, DATA, context).name for stream in (0, 1)
     )
@@ -137,7 +138,7 @@ def test_heads_and_streams_count_too(tmp_path: Path) -> None:
 def test_a_reservoir_counts_by_its_numbers(tmp_path: Path) -> None:
     plain = experiment(TEXT, tmp_path)
     one = draw(plain, 64)["K1"]
-    context, engine = Context(tmp_path), choose("reference")[0]
+    context, engine = Context(Store(tmp_path)), choose("reference")[0].name
     found = {features_stage(one, engine, plain, DATA, context).name}
     for name in ("W", "K", "b"):
         moved: dict[str, Any] = {name: getattr(one, name) * 1.5}

@@ -1,6 +1,5 @@
 """The store: identities, folders that are whole or absent, features whose chunks are checked one by one."""
 
-import errno
 import json
 import math
 import os
@@ -18,7 +17,7 @@ import thermoment as tm
 from thermoment._support.identity import identity
 from thermoment.runs import store
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.store import FACTS, Stage, clean, damaged, keep, locked, place, write_sums
+from thermoment.runs.store import FACTS, Stage, Store, damaged, keep, place, write_sums
 
 RAW = np.random.default_rng(1).random((25, 3, 8))
 
@@ -99,7 +98,7 @@ def test_moments_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_kept_stage_is_whole_or_absent(tmp_path: Path) -> None:
-    stage = Stage.of(tmp_path, "thing", 1, {"a": 1})
+    stage = Stage.of(Store(tmp_path), "thing", 1, {"a": 1})
 
     def fail(partial: Path) -> None:
         (partial / "a").write_text("half")
@@ -126,19 +125,19 @@ def test_a_kept_stage_is_whole_or_absent(tmp_path: Path) -> None:
 
 def test_a_stage_is_named_by_its_facts_and_they_lie_beside_it(tmp_path: Path) -> None:
     facts = {"protocol": tm.Protocol(clip=math.inf), "W": np.zeros(3), "orders": (1, 2)}
-    stage = Stage.of(tmp_path, "thing", 1, facts)
+    stage = Stage.of(Store(tmp_path), "thing", 1, facts)
     others = [
-        Stage.of(tmp_path, "other", 1, facts),
-        Stage.of(tmp_path, "thing", 2, facts),
-        Stage.of(tmp_path, "thing", 1, facts | {"W": np.zeros(3, np.float32)}),
-        Stage.of(tmp_path, "thing", 1, facts | {"protocol": tm.Protocol(clip=3.0)}),
+        Stage.of(Store(tmp_path), "other", 1, facts),
+        Stage.of(Store(tmp_path), "thing", 2, facts),
+        Stage.of(Store(tmp_path), "thing", 1, facts | {"W": np.zeros(3, np.float32)}),
+        Stage.of(Store(tmp_path), "thing", 1, facts | {"protocol": tm.Protocol(clip=3.0)}),
     ]
     assert len({one.name for one in (stage, *others)}) == 5
     keep(stage, lambda _: None)
     written = json.loads((stage.folder / FACTS).read_text())
     assert written["protocol"]["Protocol"]["clip"] == "inf"
     assert stage.name == f"thing-{identity(written)[:32]}"
-    assert Stage.of(tmp_path, "thing", 1, facts) == stage
+    assert Stage.of(Store(tmp_path), "thing", 1, facts) == stage
 
 
 def test_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_a_list_of_sums_that_was_cut_short_is_not_taken_for_whole(tmp_path: Path
 
 
 def test_who_holds_a_stage_makes_it_and_the_others_wait_and_take_it(tmp_path: Path) -> None:
-    stage, built, notes = Stage.of(tmp_path, "thing", 1, {}), [], []
+    stage, built, notes = Stage.of(Store(tmp_path), "thing", 1, {}), [], []
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(folder: Path) -> None:
@@ -188,40 +187,24 @@ def test_who_holds_a_stage_makes_it_and_the_others_wait_and_take_it(tmp_path: Pa
 
 
 def test_what_a_killed_process_left_is_gone_but_not_what_is_under_way(tmp_path: Path) -> None:
-    stage, busy = Stage.of(tmp_path, "thing", 1, {}), Stage.of(tmp_path, "busy", 1, {})
-    for one in (stage, busy):
-        partial = tmp_path / f".{one.name}.partial"
+    own = Store(tmp_path)
+    stage, busy = Stage.of(own, "thing", 1, {}), Stage.of(own, "busy", 1, {})
+    left = [tmp_path / f".{one.name}.1234.partial" for one in (stage, busy)]
+    checkpoint = tmp_path / f".checkpoint-{busy.name}.safetensors.1234.partial"
+    for partial in left:
         partial.mkdir()
         (partial / "a").write_text("half")
-    stage.folder.mkdir()
-    (stage.folder / ".a.1234.partial").write_text("half")
-    with locked(stage.folder):
-        assert not (tmp_path / f".{stage.name}.partial").exists()
-        assert list(stage.folder.iterdir()) == []
-    (tmp_path / f".{stage.name}.partial").mkdir()
-    with locked(busy.folder):
-        (tmp_path / f".{busy.name}.partial").mkdir()
-        clean(tmp_path)
-        assert (tmp_path / f".{busy.name}.partial").exists()
-        assert not (tmp_path / f".{stage.name}.partial").exists()
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "message"),
-    [
-        (errno.ENOLCK, RuntimeError, "has no locks, which keep two runs from writing the same files: give --store"),
-        (errno.EIO, OSError, "Input/output error: '.*/.locks/thing.lock'"),
-    ],
-)
-def test_a_lock_that_cannot_be_had_is_told_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception], message: str
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("fcntl.flock", fail)
-    with pytest.raises(kind, match=message), locked(tmp_path / "thing"):
-        raise AssertionError("not locked, and yet at work")
+    checkpoint.write_text("half")
+    with own.claimed(busy.name):
+        own.clean()
+        assert [partial.exists() for partial in left] == [False, True]
+        assert checkpoint.exists()
+    own.clean()
+    assert not left[1].exists()
+    assert not checkpoint.exists()
+    left[0].mkdir()
+    keep(stage, lambda _: None)
+    assert not left[0].exists()
 
 
 def test_a_placed_file_is_the_same_file_or_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,26 @@ def rows(plan: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def cluster(plan: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What an experiment costs on a cluster, from the price of a plan."""
+    price = plan["price"]
+    body = [
+        [kind, f"{count:,}", duration(price["seconds"][kind] / count), duration(price["seconds"][kind])]
+        for kind, count in price["tasks"].items()
+        if count
+    ]
+    body.append(["all", f"{sum(price['tasks'].values()):,}", "", duration(sum(price["seconds"].values()))])
+    head = ("task", "how many", "each", "together")
+    yield table(f"tasks for a cluster, by {price['engine']} on machines like this one", head, body)
+    spent = f"{price['gpu_hours']:.3g} GPU-hours" if price["gpu_hours"] else f"{price['core_hours']:.3g} core-hours"
+    moved = (
+        f"{price['written_bytes'] / 1e9:.3g} GB written to the store, {price['read_bytes'] / 1e9:.3g} GB read from it"
+    )
+    yield Text(f"{spent}, {moved}; each worker starts for {duration(price['start_seconds'])}.")
+    hours = [[f"{int(n):,}", duration(3600 * value)] for n, value in price["hours"].items()]
+    yield table("from the start to the end", ("workers", "time"), hours)
+
+
 def comparison(found: Mapping[str, Any], a: str, b: str) -> Iterator[RenderableType]:
     """Two runs called a and b: their headlines, every model of either, and the settings that differ."""
     head = found["headline"]

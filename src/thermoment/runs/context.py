@@ -1,7 +1,7 @@
 """What every stage of a run has at hand: where the store keeps things, whom to tell, and a clock."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,7 +11,7 @@ from typing import Any
 from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note
 from thermoment.data.dataset import Dataset
-from thermoment.runs.store import Stage
+from thermoment.runs.store import Stage, Store
 
 Files = dict[str, Path]
 """Names in the run's folder, and where the store has them."""
@@ -20,14 +20,18 @@ Files = dict[str, Path]
 _VERSIONS = {"static": 1, "finite-time": 2, "features": 2, "readouts": 4, "report": 5}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Context:
-    """Where a run keeps its stages and whom it tells."""
+    """Where a run keeps its stages and whom it tells. Two are equal where they are the same object."""
 
-    store: Path
+    store: Store
     listener: Listener = lambda *_: None
     note: Note = lambda _: None
     seconds: dict[str, float] = field(default_factory=dict)
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """of the machines that compute, by the name of the experiment; what is not in it is chosen on this one"""
+    accelerated: bool | None = None
+    """whether JAX has an accelerator on the machines that compute; None to ask it on this one"""
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:

@@ -69,6 +69,25 @@ class FeatureStore:
 
     def prepare(self) -> None:
         """Writes the metadata where it is not as it should be; chunks stay."""
+        for key, data in self._metadata.items():
+            path = self.folder / key
+            for partial in path.parent.glob(f".{path.name}.*.partial"):
+                partial.unlink(missing_ok=True)
+            if not path.is_file() or path.read_bytes() != data:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, data)
+
+    def is_prepared(self) -> bool:
+        """Whether the metadata are there as they should be, and nothing half-written beside them."""
+        paths = {self.folder / key: data for key, data in self._metadata.items()}
+        return all(
+            path.is_file() and path.read_bytes() == data and not any(path.parent.glob(f".{path.name}.*.partial"))
+            for path, data in paths.items()
+        )
+
+    @cached_property
+    def _metadata(self) -> dict[str, bytes]:
+        """The files that make a folder a Zarr group of these arrays."""
         memory: dict[str, Any] = {}
         group = zarr.create_group(MemoryStore(memory), attributes={"orders": list(self.orders)})
         for name, shape, chunks, kind, fill, dimensions in (
@@ -93,11 +112,7 @@ class FeatureStore:
                 dimension_names=dimensions.split(),
                 config={"write_empty_chunks": True},
             )
-        for key, value in memory.items():
-            path = self.folder / key
-            if not path.is_file() or path.read_bytes() != value.to_bytes():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, value.to_bytes())
+        return {key: value.to_bytes() for key, value in memory.items()}
 
     @cached_property
     def _arrays(self) -> dict[str, Any]:
@@ -106,7 +121,22 @@ class FeatureStore:
 
     def missing(self) -> list[int]:
         """Chunks that are not there, or whose bytes do not have their checksum."""
-        return [number for number in range(self.n_chunks) if not self._is_whole(number)]
+        return [number for number in range(self.n_chunks) if not self.has(number)]
+
+    def has(self, number: int) -> bool:
+        """Whether a chunk is there with bytes that have their checksum."""
+        return (self.folder / self.chunk_files(number)[-1]).is_file() and self._is_whole(number)
+
+    @staticmethod
+    def chunk_files(number: int) -> tuple[str, str, str]:
+        """The files of a chunk in the order in which they are written."""
+        return f"clip_count/c/{number}", f"error/c/{number}/0", f"moments/c/{number}/0/0"
+
+    def remove_partial(self, number: int) -> None:
+        """Removes what a killed process left half-written of a chunk."""
+        for path in map(self.folder.joinpath, self.chunk_files(number)):
+            for partial in path.parent.glob(f".{path.name}.*.partial"):
+                partial.unlink(missing_ok=True)
 
     def write(self, number: int, raw: NDArray[Any], clip_count: int, error: dict[int, float] | None) -> None:
         """Keeps one chunk, its moments last: a chunk whose moments are there is complete."""
@@ -122,6 +152,10 @@ class FeatureStore:
     def features(self, rows: slice = slice(None)) -> NDArray[np.float32]:
         """[m_p | m_q | ...] of the given samples: (S, orders * N)."""
         raw = np.asarray(self._arrays["moments"][rows])
+        if not np.isfinite(raw).all():  # Zarr takes a chunk that is not there for one of NaN
+            raise RuntimeError(
+                f"Features vanished from {self.folder} while they were read. Run the same command again."
+            )
         return raw.reshape(len(raw), -1)
 
     def clip_count(self) -> int:

@@ -3,11 +3,17 @@
 Sample ids number the training images first, then the test images.
 """
 
+import secrets
+import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +27,15 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.moments import Moments
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
+from thermoment.runs.claims import Claim, is_live, take, wait_for
 from thermoment.runs.context import Context, digest
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.store import FACTS, Stage, locked
+from thermoment.runs.store import FACTS, Stage
 from thermoment.simulation import compute, prepare
+
+T = TypeVar("T")
+_READER = ".reader-"
+"""In the names of claims of processes that read features."""
 
 
 def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *images: NDArray[Any]) -> Engine:
@@ -44,7 +55,7 @@ def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *imag
 
 def features_stage(
     reservoir: Reservoir,
-    engine: Engine,
+    engine: str,
     experiment: Experiment,
     dataset: Dataset,
     context: Context,
@@ -59,7 +70,7 @@ def features_stage(
         dynamics=reservoir.dynamics,
         stream=reservoir.stream,
         protocol=experiment.protocol,
-        engine=engine.name,
+        engine=engine,
         chunk=experiment.features.chunk,
         images=digest(dataset, "x_train", "x_test"),
         first=first,
@@ -88,69 +99,197 @@ def simulate_chunk(
     return compute(prepare(reservoir, inputs, protocol, ids), engine, progress)
 
 
+def engine_name(experiment: Experiment, reservoirs: Sequence[Reservoir], dataset: Dataset, context: Context) -> str:
+    """The engine of the features, which need not be one of this machine where others compute."""
+    known = context.engines.get(experiment.name)
+    return known or agreed_engine(experiment, reservoirs, dataset.x_train[:1]).name
+
+
 def complete(
     stages: Mapping[str, Stage],
+    stores: Mapping[str, FeatureStore],
     reservoirs: Mapping[str, Reservoir],
-    engine: Engine,
+    engine: str,
     experiment: Experiment,
     dataset: Dataset,
     context: Context,
     first: int = 0,
+    only: Sequence[int] | None = None,
 ) -> None:
-    """Simulates what is missing of the features of all reservoirs, after the engine has agreed to every image."""
-    if any(not stage.folder.exists() for stage in stages.values()):
+    """Simulates what is missing of the features of all reservoirs, after the engine has agreed to every image.
+
+    Of chunks that other processes have under way the results are waited for. `only` these chunks, all where None.
+    """
+    chosen = replace(experiment, engine=engine)
+    if any(not stage.folder.exists() for stage in stages.values()) and only is None:
         images = (dataset.x_test,) if first == dataset.n_train else (dataset.x_train, dataset.x_test)
-        agreed_engine(experiment, list(reservoirs.values()), *images)
+        agreed_engine(chosen, list(reservoirs.values()), *images)
     for name, stage in stages.items():
-        with locked(stage.folder, context.note):
-            store = open_features(stage, reservoirs[name], experiment, dataset, first)
-            store.prepare()
-            write_whole(stage.folder / FACTS, stage.facts_text.encode())
-            _simulate_missing(name, store, reservoirs[name], engine, experiment, dataset, context, first)
+        features = stores[name]
+        _prepare(stage, features, context)
+        numbers = range(features.n_chunks) if only is None else only
+        fetch(stage, features, numbers)
+        missing = [number for number in numbers if not features.has(number)]
+        if missing:
+            _Simulation(name, stage, features, reservoirs[name], chosen, dataset, context, first).do(missing)
 
 
-def _simulate_missing(
-    name: str,
-    store: FeatureStore,
-    reservoir: Reservoir,
-    engine: Engine,
-    experiment: Experiment,
-    dataset: Dataset,
-    context: Context,
-    first: int,
-) -> None:
-    missing = store.missing()
-    total = sum(store.size(number) for number in missing)
-    done, telling = dict.fromkeys(missing, 0), Lock()
+def _prepare(stage: Stage, features: FeatureStore, context: Context) -> None:
+    """Makes the stage's folder ready for chunks."""
+    facts, text = stage.folder / FACTS, stage.facts_text.encode()
 
-    def simulated(number: int) -> Moments:
-        def progress(count: int, _: int) -> None:
+    def leftovers() -> Iterator[Path]:
+        return stage.folder.glob(f".{FACTS}.*.partial")
+
+    if features.is_prepared() and facts.is_file() and facts.read_bytes() == text and not any(leftovers()):
+        return
+    with stage.store.claimed(stage.name, context.note):
+        for partial in leftovers():
+            partial.unlink(missing_ok=True)
+        features.prepare()
+        write_whole(facts, text)
+
+
+def fetch(stage: Stage, features: FeatureStore, numbers: Iterable[int]) -> None:
+    """Fetches chunks that object storage has and this machine has not; sends those that it has not."""
+    if (remote := stage.store.remote) is None:
+        return
+    sizes = remote.sizes(stage.name)
+    for number in numbers:
+        names = features.chunk_files(number)
+        if features.has(number):
+            if any(sizes.get(name) != (stage.folder / name).stat().st_size for name in names):
+                send(stage, features, number)
+        elif names[-1] in sizes:
+            for name in names:
+                (stage.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                write_whole(stage.folder / name, remote.read(f"{stage.name}/{name}") or b"")
+
+
+def present(stage: Stage, features: FeatureStore) -> set[int]:
+    """Chunks that are there, whole or damaged."""
+    sizes = stage.store.remote.sizes(stage.name) if stage.store.remote else {}
+    last = {number: features.chunk_files(number)[-1] for number in range(features.n_chunks)}
+    return {number for number, name in last.items() if name in sizes or (stage.folder / name).is_file()}
+
+
+def send(stage: Stage, features: FeatureStore, number: int) -> None:
+    """Sends a chunk to object storage, its moments last: without them it is not there."""
+    if stage.store.remote:
+        for name in features.chunk_files(number):
+            stage.store.remote.write(f"{stage.name}/{name}", (stage.folder / name).read_bytes())
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """Simulates missing chunks of one reservoir's features, those that other processes are not at work on first."""
+
+    name: str
+    stage: Stage
+    features: FeatureStore
+    reservoir: Reservoir
+    experiment: Experiment
+    dataset: Dataset
+    context: Context
+    first: int
+
+    def do(self, missing: Sequence[int]) -> None:
+        """Leaves when all of them are there."""
+        engine, _ = choose(self.experiment.engine)
+        total = sum(map(self.features.size, missing))
+        done, telling = dict.fromkeys(missing, 0), Lock()
+        busy: list[int] = []
+
+        def tell(number: int, count: int) -> None:
             with telling:
                 done[number] = count
-                context.listener(f"{engine.name} {name}, images", sum(done.values()), total)
+                self.context.listener(f"{engine.name} {self.name}, images", sum(done.values()), total)
 
-        rows = store.rows(number)
-        inputs = _inputs(dataset, first + rows.start, first + rows.stop)
-        return simulate_chunk(reservoir, inputs, experiment.protocol, engine, first + rows.start, progress)
+        def simulated(wait: bool, number: int) -> tuple[Claim, Moments] | None:
+            board, name = self.stage.store.board, f"{self.stage.name}.{number}"
+            claim = wait_for(board, name, self.context.note) if wait else take(board, name)
+            if claim is None:
+                busy.append(number)
+                return None
+            held.callback(claim.release)
+            if wait:
+                fetch(self.stage, self.features, [number])
+            if self.features.has(number):  # another process made it
+                claim.release()
+                tell(number, self.features.size(number))
+                return None
+            self.features.remove_partial(number)
+            rows = self.features.rows(number)
+            start, stop = self.first + rows.start, self.first + rows.stop
+            inputs, protocol = _inputs(self.dataset, start, stop), self.experiment.protocol
+            return claim, simulate_chunk(
+                self.reservoir, inputs, protocol, engine, start, lambda count, _: tell(number, count)
+            )
 
-    # While the engine is busy with a chunk, the last one goes to disk.
-    with ThreadPoolExecutor(1) as writer:
-        written: list[Future[None]] = []
-        for number, moments in zip(missing, _in_turn(simulated, missing, engine.tasks_at_once), strict=True):
-            while written:
-                written.pop().result()
-            written.append(writer.submit(store.write, number, moments.raw, moments.info.clip_count, moments.info.error))
-        for writing in written:
-            writing.result()
+        # While the engine is busy with a chunk, the last one goes to disk.
+        with ExitStack() as held:
+            submit = held.enter_context(ThreadPoolExecutor(1)).submit if len(missing) > 1 else _at_once
+            written: Future[None] | None = None
+            for wait in (False, True):
+                numbers, work = (list(busy) if wait else missing), partial(simulated, wait)
+                for number, found in zip(numbers, _in_turn(work, numbers, engine.tasks_at_once), strict=True):
+                    if written:
+                        written.result()
+                    written = submit(self._write, number, *found) if found else None
+                if written:
+                    written.result()
+
+    def _write(self, number: int, claim: Claim, moments: Moments) -> None:
+        try:
+            self.features.write(number, moments.raw, moments.info.clip_count, moments.info.error)
+            send(self.stage, self.features, number)
+        finally:
+            claim.release()
 
 
-def _in_turn(work: Callable[[int], Moments], numbers: Sequence[int], at_once: int) -> Iterator[Moments]:
+@contextmanager
+def used(stages: Iterable[Stage], context: Context) -> Iterator[None]:
+    """Keeps other processes from removing these features."""
+    with ExitStack() as readers:
+        for stage in stages:
+            with stage.store.claimed(stage.name, context.note):
+                claim = take(stage.store.board, f"{stage.name}{_READER}{secrets.token_hex(4)}")
+            if claim:
+                readers.callback(claim.release)
+        yield
+
+
+def remove_unused(stages: Iterable[Stage], context: Context) -> None:
+    """Removes features that nobody reads any more."""
+    for stage in stages:
+        store = stage.store
+        if not stage.folder.exists() and not (store.remote and store.remote.sizes(stage.name)):
+            continue
+        with store.claimed(stage.name, context.note):
+            readers = [name for name in store.board.names() if name.startswith(f"{stage.name}{_READER}")]
+            if any(is_live(store.board, name) for name in readers):
+                continue
+            for name in readers:
+                store.board.remove(name)
+            if store.remote:
+                store.remote.remove(stage.name)
+            shutil.rmtree(stage.folder, ignore_errors=True)
+
+
+def _at_once(work: Callable[..., T], *arguments: Any) -> Future[T]:
+    """What a pool's `submit` gives, without a thread."""
+    done: Future[T] = Future()
+    done.set_result(work(*arguments))
+    return done
+
+
+def _in_turn(work: Callable[[int], T], numbers: Sequence[int], at_once: int) -> Iterator[T]:
     """Results of work(n) in order, with up to `at_once` running in threads; at_once = 1 runs in the calling thread."""
     if at_once == 1:
         yield from map(work, numbers)
         return
     with ThreadPoolExecutor(at_once) as pool:
-        begun: deque[Future[Moments]] = deque()
+        begun: deque[Future[T]] = deque()
         for number in numbers:
             begun.append(pool.submit(work, number))
             if len(begun) > at_once:

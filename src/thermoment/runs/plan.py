@@ -1,6 +1,7 @@
 """What a run would cost: node-steps, chunks, disk, and from a short trial the time on every engine that runs here."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
+from thermoment.runs.price import Price, price
 from thermoment.simulation import compute, prepare
 
 _TRIAL_SECONDS = 1.0
@@ -36,10 +38,15 @@ class Plan:
     """of the features"""
     seconds: dict[str, float | str]
     """for the features, by engine: from a trial here, or why the engine cannot"""
+    price: Price
+    """of all of it, by the experiment's engine"""
 
 
-def plan(experiment: Experiment, dataset: Dataset) -> Plan:
-    """Counts what `run` would compute, and times every engine on a few images. Nothing is written."""
+def plan(experiment: Experiment, dataset: Dataset, rates: Mapping[str, float] | None = None) -> Plan:
+    """Counts what `run` would compute, and times every engine on a few images. Nothing is written.
+
+    rates: seconds that a task of a kind takes, in place of a trial here
+    """
     times = experiment.repeats * max(1, len(experiment.variants))
     n_samples = dataset.n_train + dataset.n_test
     protocol, plans = experiment.protocol, experiment.reservoirs
@@ -48,6 +55,8 @@ def plan(experiment: Experiment, dataset: Dataset) -> Plan:
     n_images = n_samples + (dataset.n_test if options is not None and options.beside else 0)
     n_models = 2 ** len(plans) - 1 + len(protocol.orders) - 1
     kept = times if experiment.features.keep else 1
+    seconds = {name: seconds_for(name, experiment, dataset, times * n_images) for name in engines()}
+    speeds = {name: times * n_images / found for name, found in seconds.items() if not isinstance(found, str)}
     return Plan(
         n_images=times * n_images * len(plans),
         node_steps=float(times * n_images * nodes) * protocol.n_replicas * protocol.all_steps,
@@ -55,7 +64,8 @@ def plan(experiment: Experiment, dataset: Dataset) -> Plan:
         n_readouts=times * n_models * (2 if experiment.readout.converged else 1),
         chunks=times * len(plans) * -(-n_samples // experiment.features.chunk),
         disk_bytes=kept * 4 * n_images * nodes * len(protocol.orders),
-        seconds={name: seconds_for(name, experiment, dataset, times * n_images) for name in engines()},
+        seconds=seconds,
+        price=price(experiment, dataset, speeds, rates or {}),
     )
 
 

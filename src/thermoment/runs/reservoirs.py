@@ -18,7 +18,7 @@ from thermoment.learning.readout import Readout
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
 from thermoment.runs.context import Context, Files, digest
-from thermoment.runs.store import Stage, keep
+from thermoment.runs.store import Stage, is_kept, keep
 
 HEAD, HISTORY = "head.safetensors", "history.json"
 
@@ -40,45 +40,82 @@ class Made:
 
 def draw(experiment: Experiment, n_inputs: int) -> dict[str, Reservoir]:
     """The reservoirs of an experiment before any training, by name. The first has stream 0, the next 1, and so on."""
-    settings = {one.name: one for one in experiment.reservoirs}
-    found = {}
-    for stream, (name, own) in enumerate(settings.items()):
-        source = settings[own.start or name]
-        found[name] = Reservoir.draw(
-            source.n_nodes,
-            n_inputs,
-            s_W=source.s_W,
-            s_K=source.s_K,
-            s_b=source.s_b,
-            seed=source.seed,
-            stream=stream,
-            dynamics=experiment.dynamics,
-        )
-    return found
+    return {one.name: draw_one(number, experiment, n_inputs) for number, one in enumerate(experiment.reservoirs)}
+
+
+def draw_one(number: int, experiment: Experiment, n_inputs: int) -> Reservoir:
+    """Reservoir `number` of an experiment before any training; `number` is its stream."""
+    own = experiment.reservoirs[number]
+    source = next(one for one in experiment.reservoirs if one.name == (own.start or own.name))
+    return Reservoir.draw(
+        source.n_nodes,
+        n_inputs,
+        s_W=source.s_W,
+        s_K=source.s_K,
+        s_b=source.s_b,
+        seed=source.seed,
+        stream=number,
+        dynamics=experiment.dynamics,
+    )
 
 
 def make(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
     """For every repeat its reservoirs, drawn and trained."""
+    made = make_static(repeats, dataset, context)
+    for one, experiment in zip(made, repeats, strict=True):
+        for number, names in enumerate(finite_time_groups(experiment)):
+            stage = train_finite_time(number, one.reservoirs, experiment, dataset, context)
+            _add_trained(one, names, stage, experiment)
+        if experiment.finite_time is not None and not experiment.finite_time.beside:
+            one.reservoirs.update(one.trained)
+    return made
+
+
+def make_static(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
+    """For every repeat its reservoirs, drawn and trained by their static surrogates."""
     made = [Made({}, {}) for _ in repeats]
-    drawn = [draw(repeat, dataset.n_inputs) for repeat in repeats]
-    # A GPU trains the repeats of a reservoir side by side. That changes their rounding, so they are one stage together.
-    together = len(repeats) > 1 and jax.default_backend() != "cpu"
-    groups = [list(range(len(repeats)))] if together else [[k] for k in range(len(repeats))]
     for number, settings in enumerate(repeats[0].reservoirs):
-        for group in groups:
-            seeds = [repeats[k].reservoirs[number].seed for k in group]
-            starts = [drawn[k][settings.name] for k in group]
-            stage = _train_static(number, starts, seeds, repeats[group[0]], dataset, context)
+        for group in together(len(repeats), context.accelerated):
+            stage = train_static(number, [repeats[k] for k in group], dataset, context)
             for place, k in enumerate(group):
                 path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
                 made[k].reservoirs[settings.name] = Reservoir.load(path)
                 made[k].files[f"reservoirs/{settings.name}.safetensors"] = path
                 made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
-    for one, experiment in zip(made, repeats, strict=True):
-        if experiment.finite_time is not None:
-            start = draw(experiment, dataset.n_inputs) if experiment.finite_time.beside else one.reservoirs
-            _finite_time(one, start, experiment, experiment.finite_time, dataset, context)
     return made
+
+
+def are_made(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> bool:
+    """Whether the store has all that `make` would train."""
+    numbers = range(len(repeats[0].reservoirs))
+    groups = [[repeats[k] for k in group] for group in together(len(repeats), context.accelerated)]
+    if not all(is_kept(_static(number, group, dataset, context)[1]) for number in numbers for group in groups):
+        return False
+    if repeats[0].finite_time is None:
+        return True
+    static = make_static(repeats, dataset, context)
+    return all(
+        is_kept(_finite_time(number, made.reservoirs, repeat, dataset, context)[2])
+        for repeat, made in zip(repeats, static, strict=True)
+        for number in range(len(finite_time_groups(repeat)))
+    )
+
+
+def together(n_repeats: int, accelerated: bool | None) -> list[list[int]]:
+    """Which repeats of a reservoir are trained side by side; `accelerated` as in Context."""
+    if accelerated is None:
+        accelerated = jax.default_backend() != "cpu"
+    # A GPU trains the repeats of a reservoir side by side. That changes their rounding, so they are one stage together.
+    numbers = list(range(n_repeats))
+    return [numbers] if accelerated else [[k] for k in numbers]
+
+
+def finite_time_groups(experiment: Experiment) -> list[list[str]]:
+    """The reservoirs that are trained under one head, for every head; none where there is no such training."""
+    names = [one.name for one in experiment.reservoirs]
+    if experiment.finite_time is None:
+        return []
+    return [names] if experiment.finite_time.joint else [[name] for name in names]
 
 
 def static_stage(
@@ -128,17 +165,20 @@ def finite_time_stage(
     )
 
 
-def _train_static(
-    number: int,
-    drawn: Sequence[Reservoir],
-    seeds: Sequence[int],
-    experiment: Experiment,
-    dataset: Dataset,
-    context: Context,
-) -> Stage:
-    """Trains reservoir `number` of some repeats: 0.safetensors, 1.safetensors, ..., and their losses."""
+def _static(
+    number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context
+) -> tuple[list[Reservoir], Stage]:
+    """Reservoir `number` of some repeats as drawn, and the stage that trains them side by side."""
+    seeds = [repeat.reservoirs[number].seed for repeat in repeats]
+    drawn = [draw_one(number, repeat, dataset.n_inputs) for repeat in repeats]
+    return drawn, static_stage(number, drawn, seeds, repeats[0], dataset, context)
+
+
+def train_static(number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> Stage:
+    """Trains reservoir `number` of some repeats side by side: 0.safetensors, 1.safetensors, ..., and their losses."""
+    experiment, seeds = repeats[0], [repeat.reservoirs[number].seed for repeat in repeats]
     settings = experiment.reservoirs[number]
-    stage = static_stage(number, drawn, seeds, experiment, dataset, context)
+    drawn, stage = _static(number, repeats, dataset, context)
     total = sum(one.epochs for one in settings.stages)
 
     def build(folder: Path) -> None:
@@ -160,28 +200,26 @@ def _train_static(
 
 
 def _finite_time(
-    made: Made,
-    start: Mapping[str, Reservoir],
-    experiment: Experiment,
-    options: FiniteTime,
-    dataset: Dataset,
-    context: Context,
-) -> None:
-    """Trains reservoirs through their finite-time moments, all under one head or each under its own."""
-    names = list(start)
-    for number, group in enumerate([names] if options.joint else [[name] for name in names]):
-        reservoirs = [start[name] for name in group]
-        chosen = replace(options, seed=options.seed + number)
-        folder = _train_group(group, reservoirs, chosen, experiment, dataset, context).folder
-        for name in group:
-            path = folder / f"{name}.safetensors"
-            made.trained[name] = Reservoir.load(path)
-            made.files[f"reservoirs/{trained_name(name, options)}.safetensors"] = path
-        made.heads[tuple(group)] = Readout.load(folder / HEAD)
-        made.histories[tuple(group)] = json.loads((folder / HISTORY).read_text("utf-8"))
-        made.files[f"reservoirs/{'+'.join(group)}.{HISTORY}"] = folder / HISTORY
-    if not options.beside:
-        made.reservoirs.update(made.trained)
+    number: int, static: Mapping[str, Reservoir], experiment: Experiment, dataset: Dataset, context: Context
+) -> tuple[list[Reservoir], FiniteTime, Stage]:
+    """Group `number` before its training, from `static` or as drawn, its options, and the stage that trains it."""
+    assert experiment.finite_time is not None
+    options = replace(experiment.finite_time, seed=experiment.finite_time.seed + number)
+    names = finite_time_groups(experiment)[number]
+    start = draw(experiment, dataset.n_inputs) if options.beside else static
+    reservoirs = [start[name] for name in names]
+    return reservoirs, options, finite_time_stage(names, reservoirs, options, experiment, dataset, context)
+
+
+def _add_trained(made: Made, names: Sequence[str], stage: Stage, experiment: Experiment) -> None:
+    """Adds reservoirs that were trained under one head, and the head."""
+    for name in names:
+        path = stage.folder / f"{name}.safetensors"
+        made.trained[name] = Reservoir.load(path)
+        made.files[f"reservoirs/{trained_name(name, experiment.finite_time)}.safetensors"] = path
+    made.heads[tuple(names)] = Readout.load(stage.folder / HEAD)
+    made.histories[tuple(names)] = json.loads((stage.folder / HISTORY).read_text("utf-8"))
+    made.files[f"reservoirs/{'+'.join(names)}.{HISTORY}"] = stage.folder / HISTORY
 
 
 def trained_name(name: str, options: FiniteTime | None) -> str:
@@ -189,16 +227,12 @@ def trained_name(name: str, options: FiniteTime | None) -> str:
     return f"{name}-trained" if options is not None and options.beside else name
 
 
-def _train_group(
-    names: Sequence[str],
-    reservoirs: Sequence[Reservoir],
-    options: FiniteTime,
-    experiment: Experiment,
-    dataset: Dataset,
-    context: Context,
+def train_finite_time(
+    number: int, static: Mapping[str, Reservoir], experiment: Experiment, dataset: Dataset, context: Context
 ) -> Stage:
-    """The reservoirs `names`, trained under one head."""
-    stage = finite_time_stage(names, reservoirs, options, experiment, dataset, context)
+    """Trains group `number` of the reservoirs under one head, through their finite-time moments."""
+    names = finite_time_groups(experiment)[number]
+    reservoirs, options, stage = _finite_time(number, static, experiment, dataset, context)
     checkpoint = stage.folder.with_name(f"checkpoint-{stage.name}.safetensors")
 
     def report(done: int, epoch: Epoch) -> None:

@@ -1,8 +1,9 @@
 """One pass through the stages of an experiment, in their order: features, readouts, analysis; and its report."""
 
 import json
-import shutil
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from thermoment import __version__
@@ -12,63 +13,116 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.toml import as_table
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
+from thermoment.reservoir import Reservoir
 from thermoment.results.analysis import analyse
 from thermoment.results.node import NODE
 from thermoment.results.pictures import MISREAD
 from thermoment.results.results import RESULTS, DatasetFacts, Described, Results, StudyResults
 from thermoment.runs.context import Context, Files
 from thermoment.runs.example_node import simulate_node
-from thermoment.runs.features import agreed_engine, complete, features_stage, open_features
+from thermoment.runs.feature_store import FeatureStore
+from thermoment.runs.features import complete, engine_name, features_stage, open_features, remove_unused, used
 from thermoment.runs.folder import FEATURES
 from thermoment.runs.pictures import digests, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
 from thermoment.runs.reservoirs import Made, trained_name
-from thermoment.runs.store import FACTS, SUMS, damaged, keep, locked
+from thermoment.runs.store import FACTS, SUMS, Stage, is_kept, keep
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one repeat of an experiment needs and gives, by the names of the files of its features."""
+
+    experiment: Experiment
+    made: Made
+    dataset: Dataset
+    context: Context
+    engine: str
+    parts: tuple[tuple[Mapping[str, Reservoir], int], ...]
+    """reservoirs by name, and the number of the first image that goes through them"""
+
+    @classmethod
+    def of(cls, experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> "Pass":
+        """The pass of an experiment whose reservoirs are made."""
+        engine = engine_name(experiment, list(made.reservoirs.values()), dataset, context)
+        # Readouts are fitted to all images. Copies that were trained beside them have their heads: the test images do.
+        options = experiment.finite_time
+        parts: list[tuple[Mapping[str, Reservoir], int]] = [(made.reservoirs, 0)]
+        if options is not None and options.beside:
+            parts.append(({trained_name(name, options): one for name, one in made.trained.items()}, dataset.n_train))
+        return cls(experiment, made, dataset, context, engine, tuple(parts))
+
+    @cached_property
+    def stages(self) -> dict[str, Stage]:
+        """Where the store has the features."""
+        return {
+            name: features_stage(one, self.engine, self.experiment, self.dataset, self.context, first)
+            for reservoirs, first in self.parts
+            for name, one in reservoirs.items()
+        }
+
+    @cached_property
+    def stores(self) -> dict[str, FeatureStore]:
+        """The features."""
+        return {
+            name: open_features(self.stages[name], one, self.experiment, self.dataset, first)
+            for reservoirs, first in self.parts
+            for name, one in reservoirs.items()
+        }
+
+    @cached_property
+    def readouts(self) -> Stage:
+        """Where the store has the readouts and the predictions."""
+        return readouts_stage(self.stages, self.made, self.experiment, self.dataset, self.context)
+
+    def simulate(self, name: str | None = None, only: Sequence[int] | None = None) -> None:
+        """Simulates what is missing of the features, of all reservoirs or of one, all chunks or some."""
+        for reservoirs, first in self.parts:
+            chosen = {one: found for one, found in reservoirs.items() if name in (None, one)}
+            stages = {one: self.stages[one] for one in chosen}
+            complete(stages, self.stores, chosen, self.engine, self.experiment, self.dataset, self.context, first, only)
+
+    def fit(self) -> None:
+        """Fits the readouts and predicts, after what is missing of the features."""
+        keeps, options = self.experiment.features.keep, self.experiment.finite_time
+        if keeps or not is_kept(self.readouts):
+            with used(self.stages.values(), self.context):
+                with self.context.timed("features"):
+                    self.simulate()
+                with self.context.timed("readouts"):
+                    fitted = {name: self.stores[name] for name in self.made.reservoirs}
+                    trained = {name: self.stores[trained_name(name, options)] for name in self.made.trained}
+                    inputs = (fitted, trained, self.made, self.experiment, self.dataset, self.context)
+                    keep(self.readouts, partial(fit_and_predict, *inputs), self.context.note)
+
+    def remove_features(self) -> None:
+        """Removes features that are not to be kept, unless somebody reads them."""
+        if not self.experiment.features.keep:
+            remove_unused(self.stages.values(), self.context)
 
 
 def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[Results, Files]:
     """The results of an experiment whose reservoirs are made, and the files that belong to them."""
-    engine = agreed_engine(experiment, list(made.reservoirs.values()), dataset.x_train[:1])
-    # Readouts are fitted to all images. Copies that were trained beside them have their heads: the test images do.
-    options = experiment.finite_time
-    parts = [(made.reservoirs, 0)]
-    if options is not None and options.beside:
-        parts.append(({trained_name(name, options): one for name, one in made.trained.items()}, dataset.n_train))
-    stages, stores = {}, {}
-    for reservoirs, first in parts:
-        for name, one in reservoirs.items():
-            stages[name] = features_stage(one, engine, experiment, dataset, context, first)
-            stores[name] = open_features(stages[name], one, experiment, dataset, first)
-    readouts = readouts_stage(stages, made, experiment, dataset, context)
-    if experiment.features.keep or damaged(readouts.folder):
-        with context.timed("features"):
-            for reservoirs, first in parts:
-                own = {name: stages[name] for name in reservoirs}
-                complete(own, reservoirs, engine, experiment, dataset, context, first)
-    with context.timed("readouts"):
-        fitted = {name: stores[name] for name in made.reservoirs}
-        trained = {name: stores[trained_name(name, options)] for name in made.trained}
-        build = partial(fit_and_predict, fitted, trained, made, experiment, dataset, context)
-        keep(readouts, build, context.note)
+    work = Pass.of(experiment, made, dataset, context)
+    work.fit()
+    work.remove_features()
+    readouts = work.readouts
     with context.timed("analysis"):
         summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))
         n_nodes = {name: reservoir.n_nodes for name, reservoir in made.reservoirs.items()}
         analysis = analyse(*load_predictions(readouts.folder), n_nodes)
         summary["trained"] = tuple(summary.get("trained", ()))
-        described = describe(experiment, dataset, engine.name)
+        described = describe(experiment, dataset, work.engine)
         results = Results(**vars(described), **summary, **vars(analysis), baseline=baselines(readouts.folder))
 
     files = {**made.files, PREDICTIONS: readouts.folder / PREDICTIONS}
     files |= {f"readouts/{path.name}": path for path in readouts.folder.glob("*.safetensors") if path.name != MISREAD}
     if (readouts.folder / MISREAD).exists():
         files[MISREAD] = readouts.folder / MISREAD
-    for name, store in stores.items():
-        if experiment.features.keep:
+    if experiment.features.keep:
+        for name, store in work.stores.items():
             files |= {f"{FEATURES}/{name}/{path.relative_to(store.folder)}": path for path in store.files()}
-        else:
-            with locked(store.folder, context.note):
-                shutil.rmtree(store.folder, ignore_errors=True)
     return results, files
 
 

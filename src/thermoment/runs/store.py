@@ -1,50 +1,108 @@
 """What runs have computed, in folders named by the SHA-256 of what they depend on: whole or absent, checked when read.
 
 A stage is such a folder. Its facts.json says what it depends on, and its name is the SHA-256 of those facts. Its
-SHA256SUMS lists every file. Whoever makes a stage holds its lock; others wait.
+SHA256SUMS lists every file. Whoever makes a stage claims it; others wait. Any number of processes and machines may work
+on one store: a folder that they share, or object storage, of which each has a copy of what it uses.
 """
 
-import errno
 import json
 import os
-import platform
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from glob import escape
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from thermoment._support.files import named, write_whole
+from thermoment._support.files import cache_folder, named, write_whole
 from thermoment._support.identity import identity, plain, sha256
 from thermoment._support.progress import Note
+from thermoment.runs.claims import Board, Folder, claimed, take
+from thermoment.runs.remote import Remote
 
 SUMS, FACTS = "SHA256SUMS", "facts.json"
 _LOCKS = ".locks"
 _HASH_LENGTH = 32
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What a file system without locks says."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store: a folder, and the object storage that the folder is a copy of, if it is one."""
+
+    folder: Path
+    remote: Remote | None = None
+
+    @classmethod
+    def at(cls, where: str | PathLike[str]) -> "Store":
+        """The store at a path or a URL. That of a URL keeps what it uses in the user's cache."""
+        text = os.fspath(where)
+        if text.startswith("file://"):
+            text = text.removeprefix("file://")
+        elif "://" in text:
+            return cls(cache_folder() / "stores" / identity(text)[:_HASH_LENGTH], Remote(text.rstrip("/")))
+        return cls(Path(text))
+
+    @cached_property
+    def board(self) -> Board:
+        """Where its claims are."""
+        return self.remote.board if self.remote else Folder(self.folder / _LOCKS)
+
+    def claimed(self, name: str, note: Note = lambda _: None) -> AbstractContextManager[None]:
+        """Holds `name` for this process. Where another holds it this one waits, and `note` is told for whom."""
+        return claimed(self.board, name, note)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Says in a sentence that the store vanished, where that is why something failed inside."""
+        name = f"watch-{secrets.token_hex(4)}"
+        claim = take(self.board, name)
+        try:
+            yield
+        except Exception as error:
+            if self.remote is None and self.board.read(name) is None:
+                raise RuntimeError(
+                    f"The store {self.folder} vanished in the middle of the run. What is in it is kept: bring it back, "
+                    "and the same command continues."
+                ) from error
+            raise
+        finally:
+            if claim:
+                claim.release()
+
+    def clean(self) -> None:
+        """Removes what killed processes left half-written, but nothing that somebody is at work on."""
+        if self.remote:  # the folder is a cache, in which others may be fetching
+            return
+        for partial in self.folder.glob(".*.partial"):
+            name = partial.name.removeprefix(".").removeprefix("checkpoint-").split(".")[0]
+            if claim := take(self.board, name):
+                _remove(partial)
+                claim.release()
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a run: its folder in the store, and the facts that it depends on."""
+    """A part of a run: where the store has it, and the facts that it depends on."""
 
-    folder: Path
+    store: Store
+    name: str
+    """of its folder: the kind of stage and the SHA-256 of its facts"""
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, store: Path, kind: str, version: int, facts: Mapping[str, Any]) -> "Stage":
+    def of(cls, store: Store, kind: str, version: int, facts: Mapping[str, Any]) -> "Stage":
         """The stage that `kind` makes of `facts`. A `version` is raised when the same facts give something else."""
         named = {"stage": kind, "version": version, **plain(facts)}
-        return cls(store / f"{kind}-{identity(named)[:_HASH_LENGTH]}", named)
+        return cls(store, f"{kind}-{identity(named)[:_HASH_LENGTH]}", named)
 
     @property
-    def name(self) -> str:
-        """Of its folder: the kind of stage and the SHA-256 of its facts."""
-        return self.folder.name
+    def folder(self) -> Path:
+        """Where it is on this machine."""
+        return self.store.folder / self.name
 
     @property
     def facts_text(self) -> str:
@@ -52,76 +110,82 @@ class Stage:
         return json.dumps(self.facts, indent=1) + "\n"
 
 
+def is_kept(stage: Stage) -> bool:
+    """Whether the stage is in the store, undamaged. Object storage and this machine's copy of it are made the same."""
+    remote, whole = stage.store.remote, not damaged(stage.folder)
+    if remote is None:
+        return whole
+    sums = remote.read(f"{stage.name}/{SUMS}")
+    if sums is not None and ((whole and sums == (stage.folder / SUMS).read_bytes()) or _fetch(stage, remote, sums)):
+        return True
+    if whole:  # here but not there: an upload was cut off
+        _send(stage, remote)
+    return whole
+
+
 def keep(stage: Stage, build: Callable[[Path], None], note: Note = lambda _: None) -> bool:
     """Makes the stage by `build`, whole or not at all, unless it is there undamaged. Says whether it was."""
-    if not damaged(stage.folder):
+    if is_kept(stage):
         return True
-    with locked(stage.folder, note):
-        if not damaged(stage.folder):  # another run made it while this one waited
+    with stage.store.claimed(stage.name, note):
+        if is_kept(stage):  # another process made it while this one waited
             return True
+        remove_partial(stage.folder)
         partial = _partial(stage.folder)
         partial.mkdir(parents=True)
         try:
             build(partial)
             write_whole(partial / FACTS, stage.facts_text.encode())
             write_sums(partial, [str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file()])
-            if stage.folder.exists():
-                shutil.rmtree(stage.folder)
-            os.rename(partial, stage.folder)
+            _put(partial, stage)
+        except OSError:
+            if damaged(stage.folder):
+                raise
+            return True  # this process was stopped for so long that another took over and made it
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+        if stage.store.remote:
+            _send(stage, stage.store.remote)
     return False
 
 
-@contextmanager
-def locked(folder: Path, note: Note = lambda _: None) -> Iterator[None]:
-    """Holds `folder`, which need not exist, for this process, and removes what a killed one left half-written in it.
+def _put(partial: Path, stage: Stage) -> None:
+    """Makes a whole folder that of the stage."""
+    if not damaged(stage.folder):
+        return
+    if stage.folder.exists():
+        shutil.rmtree(stage.folder)
+    os.rename(partial, stage.folder)
 
-    Where another process holds it this one waits, and `note` is told for whom.
-    """
-    locks = folder.parent / _LOCKS
-    locks.mkdir(parents=True, exist_ok=True)
-    path, holder = locks / f"{folder.name}.lock", locks / f"{folder.name}.holder"
-    lock = FileLock(path)
+
+def _fetch(stage: Stage, remote: Remote, sums: bytes) -> bool:
+    """Fetches a stage from object storage; says whether it came undamaged."""
+    partial = _partial(stage.folder)
     try:
-        with named(path):
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                note(f"Waiting for {_read(holder) or 'another process'}, which is at work on {folder.name}.")
-                lock.acquire()
-    except (NotImplementedError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
-            raise
-        raise RuntimeError(
-            f"The file system of {folder.parent} has no locks, which keep two runs from writing the same files: give "
-            "--store a folder on another one, such as a local disk."
-        ) from None
-    try:
-        with named(holder):
-            holder.write_text(f"process {os.getpid()} on {platform.node()}", "utf-8")
-        remove_partial(folder)
-        yield
+        partial.mkdir(parents=True)
+        (partial / SUMS).write_bytes(sums)
+        for name in read_sums(partial):
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(remote.read(f"{stage.name}/{name}") or b"")
+        if damaged(partial):
+            return False
+        if stage.folder.exists():
+            shutil.rmtree(stage.folder)
+        _put(partial, stage)
+        return True
     finally:
-        with suppress(OSError):  # who holds the lock is only for a message
-            holder.unlink(missing_ok=True)
-        lock.release()
+        shutil.rmtree(partial, ignore_errors=True)
 
 
-def clean(store: Path) -> None:
-    """Removes what killed processes left half-written in the store, but nothing that somebody is at work on."""
-    for partial in store.glob(".*.partial"):
-        name = partial.name.removeprefix(".").removesuffix(".partial")
-        try:
-            with FileLock(store / _LOCKS / f"{name}.lock", timeout=0):
-                _remove(partial)
-        except (Timeout, OSError):
-            continue
+def _send(stage: Stage, remote: Remote) -> None:
+    """Sends a whole stage to object storage, its list of checksums last: without it the stage is not there."""
+    for name in [*read_sums(stage.folder), SUMS]:
+        remote.write(f"{stage.name}/{name}", (stage.folder / name).read_bytes())
 
 
 def remove_partial(folder: Path) -> None:
-    """Removes half-written files and folders in `folder`, and the half-written one that was to become `folder`."""
-    for path in [_partial(folder), *folder.rglob(".*.partial")]:
+    """Removes half-written files and folders in `folder`, and the half-written ones that were to become `folder`."""
+    for path in [*folder.parent.glob(f".{escape(folder.name)}.*partial"), *folder.rglob(".*.partial")]:
         _remove(path)
 
 
@@ -174,24 +238,17 @@ def place(source: Path, target: Path) -> None:
 
 
 def _partial(path: Path) -> Path:
-    """What `path` is called until it is whole."""
-    return path.with_name(f".{path.name}.partial")
+    """What `path` is called by this process until it is whole."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 
 def _remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:
     """SHA-256 of a file; empty where it cannot be read."""
     try:
         return sha256(path) if path.is_file() else ""
-    except OSError:
-        return ""
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
     except OSError:
         return ""

@@ -1,0 +1,280 @@
+"""The price of company: overhead of a task, speed-up with workers, and a thousand workers in simulated time.
+
+    python benchmarks/cluster.py overhead speedup price simulated --out benchmarks/results/cluster-NAME.json
+
+overhead    a task that does nothing but what every task does (claim, look, write, release), in this process, and the
+            same through a Dask scheduler and one worker process on loopback
+speedup     chunks of features by `native` on 1, 2, ... workers with a core each, as far as there are cores
+price       what `--dry-run` names beside what three runs took, both in seconds of processor time, which other programs
+            on the machine do not change; each in a process of its own
+simulated   a real Dask scheduler with a thousand tasks under way at a time, by twenty workers of fifty places each in
+            one process, which sleep in place of computing, for the times that the paper's tasks take by `native` on two
+            cores, divided by SCALE so that it ends soon. It shows what the scheduler and the shape of the graph cost,
+            not what a network or a shared disk do. Beside it the same graph in a clock that only counts, where a free
+            worker takes the next task that is ready.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+
+from thermoment import data
+from thermoment._support.files import write_whole
+from thermoment._support.host import describe
+from thermoment._support.threads import cores
+from thermoment.experiments.experiment import Experiment, read
+from thermoment.moments import Info, Moments
+from thermoment.runs import executors, features
+from thermoment.runs.run import run
+from thermoment.runs.tasks import KINDS, Job, Task, do, prepare, tasks
+
+ROOT = Path(__file__).parents[1]
+N_WORKERS, N_PROCESSES, N_REPEATS = 1000, 20, 100
+SCALE = 10.0
+STATIC_SECONDS = (33.0, 87.0, 44.0)
+PAPER_SECONDS = {"features": 105.7, "readouts": 190.0}
+"""of the paper's tasks on two cores of an AMD EPYC (Zen 4), by `native`; docs/reproduction.md and performance.md"""
+
+
+def paper_seconds(task: Task) -> float:
+    """What a task of the paper's experiment takes."""
+    return STATIC_SECONDS[task.number] if task.kind == "static" else PAPER_SECONDS[task.kind]
+
+
+def paper_tasks(n_repeats: int) -> list[Task]:
+    """The tasks of the paper's experiment with so many repeats."""
+    return tasks(Job(replace(read("paper"), repeats=n_repeats), "", "", None, ""), 60_000, 10_000)
+
+
+def small(chunk: int, **protocol: Any) -> Experiment:
+    """Digits with chunks of features by `native` that take as long as `protocol` makes them."""
+    digits = read("digits", ["engine=native", f"features.chunk={chunk}", "readout.converged=false", "readout.epochs=2"])
+    plans = tuple(replace(one, stages=()) for one in digits.reservoirs)
+    return replace(digits, finite_time=None, reservoirs=plans, protocol=replace(digits.protocol, **protocol))
+
+
+def job_of(experiment: Experiment, store: Path) -> tuple[Job, list[Task]]:
+    """The job of an experiment in an empty store, and its tasks."""
+    dataset = data.load("digits")
+    job = prepare(Job(experiment, str(store), "digits", None, dataset.sha256), dataset)
+    return job, tasks(job, dataset.n_train, dataset.n_test)
+
+
+def no_work(reservoir: Any, inputs: Any, protocol: Any, *_: Any) -> Moments:
+    """Moments that cost nothing."""
+    raw = np.zeros((len(inputs), len(protocol.orders), reservoir.n_nodes))
+    ids, info = np.arange(len(inputs), dtype=np.uint64), Info("native", "asked for", 0, protocol.n_steps, 0.0)
+    return Moments(raw, protocol.orders, protocol.n_replicas, ids, info)
+
+
+def overhead() -> dict[str, float]:
+    """Seconds of a task beside its work: here, and handed out by a scheduler."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        job, every = job_of(small(10, n_replicas=1), Path(folder) / "store")
+        context = job.context()
+        for task in every:
+            if task.kind == "static":
+                do(job, task, context)
+        real = features.simulate_chunk
+        vars(features)["simulate_chunk"] = no_work
+        chunks = [task for task in every if task.kind == "features"]
+        do(job, chunks[0], context)
+        start, began = time.perf_counter(), time.process_time()
+        for task in chunks[1:]:
+            do(job, task, context)
+        found["in_process"] = (time.perf_counter() - start) / len(chunks[1:])
+        found["in_process_cpu"] = (time.process_time() - began) / len(chunks[1:])
+        vars(features)["simulate_chunk"] = real
+        found["chunks"] = len(chunks) - 1
+    with executors.connected("local:1") as client:
+        client.submit(_nothing, -1).result()
+        start = time.perf_counter()
+        count = 2000
+        client.gather(client.map(_nothing, range(count), pure=False))
+        found["dask"] = (time.perf_counter() - start) / count
+    found["together"] = found["in_process"] + found["dask"]
+    return found
+
+
+def _nothing(_: int) -> None:
+    return None
+
+
+def speedup() -> dict[str, Any]:
+    """Seconds for the tasks of a run on 1, 2, ... workers with one core each, and how many times faster than one."""
+    one = small(100, n_replicas=512)
+    counts = [n for n in (1, 2, 4) if n <= cores()]
+    seconds = {}
+    for n in counts:
+        with tempfile.TemporaryDirectory() as folder, executors.connected(f"local:{n}") as client:
+            warm = replace(one, protocol=replace(one.protocol, seed=1, n_replicas=1))
+            run(warm, Path(folder) / "warm", store=Path(folder) / "store", client=client)
+            times: list[float] = []
+
+            def listen(what: str, done: int, total: int, *_: str) -> None:
+                if what == "tasks" and done in (0, total):
+                    times.append(time.perf_counter())  # noqa: B023
+
+            run(one, Path(folder) / "run", store=Path(folder) / "store", client=client, listener=listen)
+            seconds[n] = times[-1] - times[0]
+    return {"seconds": seconds, "speedup": {n: seconds[counts[0]] / value for n, value in seconds.items()}}
+
+
+PRICED = {
+    "digits": ["digits"],
+    "digits, four times the time": ["digits", "protocol.t_final=4.0", "readout.converged=false"],
+    "best-digits, two repeats": ["best-digits", "repeats=2", "finite_time.epochs=60"],
+}
+_TRIAL = """
+import json, sys, time
+from dataclasses import asdict
+from types import SimpleNamespace
+from thermoment import data
+from thermoment.experiments.experiment import read
+from thermoment.runs import plan, price
+price.time = plan.time = SimpleNamespace(perf_counter=time.process_time)
+experiment = read(sys.argv[1], sys.argv[2:])
+print(json.dumps(asdict(plan.plan(experiment, data.load(experiment.data.name)).price)))
+"""
+_RUN = """
+import sys, tempfile, time
+import thermoment as tm
+from thermoment.experiments.experiment import read
+with tempfile.TemporaryDirectory() as folder:
+    tm.run(read(sys.argv[1], sys.argv[2:]), folder + "/run")
+print(time.process_time())
+"""
+
+
+def priced() -> dict[str, Any]:
+    """Processor seconds named and taken, of three runs."""
+    found = {}
+    for name, arguments in PRICED.items():
+        said, took = (
+            json.loads(
+                subprocess.run(
+                    [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+                ).stdout.splitlines()[-1]
+            )
+            for program in (_TRIAL, _RUN)
+        )
+        named = sum(said["seconds"].values()) + said["start_seconds"] + said["together_seconds"]
+        found[name] = {"named": named, "took": took, "ratio": named / took, **said}
+    return found
+
+
+async def _simulated(n_workers: int, n_repeats: int) -> dict[str, Any]:
+    every = paper_tasks(n_repeats)
+
+    async def sleeping(task_seconds: float, _: Sequence[None]) -> None:
+        await asyncio.sleep(task_seconds)
+
+    import dask
+
+    scheduler = distributed.Scheduler(dashboard_address=":0", protocol="inproc://")
+    async with scheduler:
+        places = n_workers // N_PROCESSES
+        workers = [distributed.Worker(scheduler.address, nthreads=places, dashboard=False) for _ in range(N_PROCESSES)]
+        await asyncio.gather(*workers)
+        async with distributed.Client(scheduler.address, asynchronous=True) as client:
+            nodes: dict[str, Any] = {}
+            one = dask.delayed(sleeping, pure=False)
+            for task in every:
+                needs = [nodes[key] for key in task.needs]
+                nodes[task.key] = one(paper_seconds(task) / SCALE, needs, dask_key_name=task.key)
+            start = time.perf_counter()
+            futures = client.compute(list(nodes.values()), optimize_graph=False)
+            await distributed.wait(futures)
+            elapsed = time.perf_counter() - start
+        await asyncio.gather(*(worker.close() for worker in workers))
+    work = sum(map(paper_seconds, every)) / SCALE
+    return {
+        "workers": n_workers,
+        "repeats": n_repeats,
+        "tasks": len(every),
+        "scale": SCALE,
+        "seconds": elapsed,
+        "busy": work / (elapsed * n_workers),
+    }
+
+
+def greedy(n_workers: int, n_repeats: int, seconds_for_a_task: float) -> dict[str, Any]:
+    """The same in a clock that only counts: a free worker takes the next task that is ready, after so many seconds.
+
+    The scheduler hands out one task at a time, `seconds_for_a_task` each.
+    """
+    import heapq
+
+    every = paper_tasks(n_repeats)
+    waits = {task.key: len(task.needs) for task in every}
+    after: dict[str, list[Task]] = {task.key: [] for task in every}
+    for task in every:
+        for key in task.needs:
+            after[key].append(task)
+    rank = {kind: -number for number, kind in enumerate(KINDS)}
+    ready = [(rank[task.kind], number, task) for number, task in enumerate(every) if not task.needs]
+    heapq.heapify(ready)
+    running: list[tuple[float, int, Task]] = []
+    free, now, handed, number = n_workers, 0.0, 0.0, len(every)
+    while ready or running:
+        while ready and free:
+            _, _, task = heapq.heappop(ready)
+            handed = max(handed, now) + seconds_for_a_task
+            number += 1
+            heapq.heappush(running, (handed + paper_seconds(task), number, task))
+            free -= 1
+        now, _, done = heapq.heappop(running)
+        free += 1
+        for task in after[done.key]:
+            waits[task.key] -= 1
+            if not waits[task.key]:
+                number += 1
+                heapq.heappush(ready, (rank[task.kind], number, task))
+    busy = sum(map(paper_seconds, every)) / (now * n_workers)
+    return {"workers": n_workers, "repeats": n_repeats, "tasks": len(every), "seconds": now, "busy": busy}
+
+
+def simulated() -> dict[str, Any]:
+    """A thousand workers that sleep, and the same in a clock that only counts."""
+    return {
+        "task_seconds": {"static": STATIC_SECONDS, **PAPER_SECONDS},
+        "counted": [greedy(N_WORKERS, n, 1e-3) for n in (N_REPEATS, 3 * N_REPEATS, 10 * N_REPEATS)],
+        "dask": asyncio.run(_simulated(N_WORKERS, N_REPEATS)),
+    }
+
+
+def main() -> None:
+    """Measures what is asked for and writes it down."""
+    parts: dict[str, Callable[[], Any]] = {
+        "overhead": overhead,
+        "speedup": speedup,
+        "price": priced,
+        "simulated": simulated,
+    }
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("what", nargs="+", choices=list(parts))
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    known = json.loads(arguments.out.read_text("utf-8")) if arguments.out and arguments.out.exists() else {}
+    measured = {name: parts[name]() for name in arguments.what}
+    found = {**known, "environment": describe("distributed", checkout=ROOT), **measured}
+    text = json.dumps(found, indent=1) + "\n"
+    print(text)
+    if arguments.out:
+        write_whole(arguments.out, text.encode())
+
+
+if __name__ == "__main__":
+    main()

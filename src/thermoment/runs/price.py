@@ -1,0 +1,271 @@
+"""What an experiment costs on a cluster: tasks, core-hours, GPU-hours, bytes. From short trials here, or rates given.
+
+A trial does a part of every kind of task on the first images, twice: the first time also compiles, which every worker
+does once. Its time is scaled by what it is proportional to, for every task of every variant.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thermoment._engines.choice import choose
+from thermoment._support.checks import invalid
+from thermoment._support.threads import cores
+from thermoment.data.dataset import Dataset
+from thermoment.experiments.experiment import Experiment
+from thermoment.learning.finite_time.train import train
+from thermoment.learning.fit import fit_converged, fit_sgd
+from thermoment.learning.surrogate import train_side_by_side
+from thermoment.reservoir import Reservoir
+from thermoment.results.naming import paper_models
+from thermoment.runs.readouts import columns
+from thermoment.runs.reservoirs import draw, finite_time_groups
+from thermoment.runs.tasks import KINDS, Job, Task, tasks
+
+_TRIAL_IMAGES, _TRIAL_SECONDS, _MOST_EPOCHS = 2000, 0.5, 64
+_TOGETHER_SECONDS = 12.0
+"""To start Python, to put a run together and to draw its figures."""
+_WORKERS = (1, 10, 100, 1000)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an experiment costs, all repeats and variants counted, on machines like this one."""
+
+    engine: str
+    tasks: dict[str, int]
+    """by kind"""
+    seconds: dict[str, float]
+    """of all tasks of a kind, one after the other on one machine"""
+    start_seconds: float
+    """that a worker needs before its first tasks: it compiles"""
+    together_seconds: float
+    """to put the run together in the end"""
+    cores: int
+    """of a machine"""
+    core_hours: float
+    gpu_hours: float
+    written_bytes: int
+    """to the store"""
+    read_bytes: int
+    """from the store"""
+    hours: dict[int, float] = field(default_factory=dict)
+    """by the number of workers, from the start to the end"""
+
+
+def price(
+    experiment: Experiment, dataset: Dataset, images_per_second: Mapping[str, float], given: Mapping[str, float]
+) -> Price:
+    """The price of an experiment.
+
+    images_per_second: through all reservoirs, by engine
+    given: seconds that a task of a kind takes, in place of a trial
+    """
+    engine = choose(experiment.engine)[0].name
+    names = experiment.variants or [""]
+    job = Job(experiment, "", "", None, "", engines={}, accelerated=False)
+    every = tasks(job, dataset.n_train, dataset.n_test)
+    variants = {name: experiment.variant(name) if name else experiment for name in names}
+    first = next(iter(variants.values()))
+    trial = _Trial.of(first, dataset, images_per_second, engine, given)
+    seconds = [given.get(task.kind, trial.seconds(task, variants[task.variant], dataset)) for task in every]
+    count = {kind: sum(task.kind == kind for task in every) for kind in KINDS}
+    total = {kind: sum(s for s, task in zip(seconds, every, strict=True) if task.kind == kind) for kind in KINDS}
+    longest = trial.start + sum(
+        max((s for s, task in zip(seconds, every, strict=True) if task.kind == kind), default=0.0) for kind in KINDS
+    )
+    work, on_gpu = sum(seconds), engine == "cuda"
+    hours = {n: (max(longest, trial.start + work / n) + _TOGETHER_SECONDS) / 3600 for n in _WORKERS}
+    written, read = _bytes(every, variants, dataset)
+    return Price(
+        engine,
+        count,
+        total,
+        trial.start,
+        _TOGETHER_SECONDS,
+        cores(),
+        0.0 if on_gpu else work * cores() / 3600,
+        work / 3600 if on_gpu else 0.0,
+        written,
+        read,
+        hours,
+    )
+
+
+def parse_rates(texts: tuple[str, ...]) -> dict[str, float]:
+    """The seconds of a task by its kind, from texts such as "features=0.8"."""
+    found = {}
+    for text in texts:
+        kind, _, value = text.partition("=")
+        try:
+            found[kind] = float(value)
+        except ValueError:
+            found[kind] = -1.0
+        if kind not in KINDS or not 0 <= found[kind] < 1e9:
+            raise invalid("rate", f"be KIND=SECONDS with a kind of {', '.join(KINDS)}", repr(text))
+    return found
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Seconds for a unit of each kind of work."""
+
+    static: float = 0.0
+    """an image, a node, an epoch"""
+    finite_time: float = 0.0
+    """an image, a node, an epoch"""
+    sampled: float = 0.0
+    """an image, a node, and where the engine samples a replica and a step"""
+    without_sampling: float = 0.0
+    """an image, a node"""
+    sgd: float = 0.0
+    """an image, a feature of any model, an epoch"""
+    converged: float = 0.0
+    """an image, a feature of any model"""
+    start: float = 0.0
+    samples: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        dataset: Dataset,
+        images_per_second: Mapping[str, float],
+        engine: str,
+        given: Mapping[str, float],
+    ) -> "_Trial":
+        """Measured here, as far as it is not given."""
+        n = min(dataset.n_train, _TRIAL_IMAGES)
+        x, y = dataset.x_train[:n], dataset.y_train[:n]
+        drawn = draw(experiment, dataset.n_inputs)
+        nodes, protocol = sum(one.n_nodes for one in drawn.values()), experiment.protocol
+        found: dict[str, float] = {}
+        start = 0.0
+        trained = [(one, stage) for one in experiment.reservoirs for stage in one.stages[:1]]
+        if trained and "static" not in given:
+            (settings, stage), reservoir = trained[0], drawn[trained[0][0].name]
+
+            def static(epochs: int) -> None:
+                shorter = (replace(stage, epochs=epochs),)
+                train_side_by_side([reservoir], x, y, shorter, experiment.training, seeds=[settings.seed])
+
+            compiling, seconds, epochs = _measured(static)
+            programs = {(one.surrogate, plan.n_nodes) for plan in experiment.reservoirs for one in plan.stages}
+            start += compiling * len(programs)
+            found["static"] = seconds / (n * reservoir.n_nodes * epochs)
+        if (options := experiment.finite_time) is not None and "finite-time" not in given:
+            group = [drawn[name] for name in finite_time_groups(experiment)[0]]
+
+            def finite(epochs: int) -> None:
+                chosen = replace(options, epochs=epochs, validation=0)
+                train(group, x, y, protocol, chosen, image_shape=dataset.image_shape)
+
+            compiling, seconds, epochs = _measured(finite)
+            start += compiling
+            found["finite_time"] = seconds / (n * sum(one.n_nodes for one in group) * epochs)
+        if "readouts" not in given:
+            start += _readout_trial(experiment, drawn, x, y, found)
+        samples = engine != "meanfield"
+        if "features" not in given:
+            steps = float(protocol.n_replicas) * protocol.n_steps if samples else 1.0
+            found["sampled"] = 1 / images_per_second[engine] / (nodes * steps)
+        found["without_sampling"] = (
+            1 / images_per_second["meanfield"] / nodes if "meanfield" in images_per_second else 0.0
+        )
+        return cls(**found, start=start, samples=samples)
+
+    def seconds(self, task: Task, experiment: Experiment, dataset: Dataset) -> float:
+        """What a task takes on a machine like this one."""
+        protocol, plans = experiment.protocol, experiment.reservoirs
+        n_nodes = {one.name: one.n_nodes for one in plans}
+        if task.kind == "static":
+            epochs = sum(stage.epochs for stage in plans[task.number].stages)
+            return len(task.repeats) * self.static * dataset.n_train * plans[task.number].n_nodes * epochs
+        options = experiment.finite_time
+        if task.kind == "finite-time":
+            assert options is not None
+            nodes = sum(n_nodes[name] for name in finite_time_groups(experiment)[task.number])
+            return self.finite_time * dataset.n_train * nodes * options.epochs
+        if task.kind == "features":
+            copy = task.name not in n_nodes
+            n_samples = dataset.n_test if copy else dataset.n_train + dataset.n_test
+            images = min(experiment.features.chunk, n_samples - task.number * experiment.features.chunk)
+            nodes = n_nodes[task.name.removesuffix("-trained") if copy else task.name]
+            steps = float(protocol.n_replicas) * protocol.n_steps if self.samples else 1.0
+            return self.sampled * images * nodes * steps
+        features = _features_of_models(experiment, dataset.n_inputs)
+        fits = self.sgd * experiment.readout.epochs + (self.converged if experiment.readout.converged else 0.0)
+        limit = self.without_sampling * dataset.n_test * sum(n_nodes.values()) if options is not None else 0.0
+        return fits * dataset.n_train * features + limit
+
+
+def _measured(work: Callable[[int], object]) -> tuple[float, float, int]:
+    """Seconds to compile, then the seconds for a number of epochs, and that number."""
+    first = _seconds(lambda: work(1))
+    epochs = 1
+    while (seconds := _seconds(lambda: work(epochs))) < _TRIAL_SECONDS and epochs < _MOST_EPOCHS:  # noqa: B023
+        epochs *= 4
+    return max(0.0, first - seconds / epochs), seconds, epochs
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _readout_trial(
+    experiment: Experiment,
+    drawn: Mapping[str, Reservoir],
+    x: NDArray[np.float32],
+    y: NDArray[np.int64],
+    found: dict[str, float],
+) -> float:
+    """Adds what fits take to `found`; returns the seconds to compile. The features are powers of tanh h."""
+    orders, sgd = experiment.protocol.orders, experiment.readout.sgd
+    blocks = [np.tanh(one.drive(x)) ** p for one in drawn.values() for p in orders]
+    features = np.concatenate(blocks, axis=1).astype(np.float32)
+    sizes = {name: one.n_nodes for name, one in drawn.items()}
+    models = [model for model in paper_models(list(drawn), orders) if model.fusion == "feature"]
+    chosen = [columns(model, sizes, orders) for model in models]
+    compiling, seconds, epochs = _measured(lambda count: fit_sgd(features, y, chosen, replace(sgd, epochs=count)))
+    found["sgd"] = seconds / (len(x) * sum(map(len, chosen)) * epochs)
+    if experiment.readout.converged:
+        (plain,) = fit_sgd(features, y, [np.arange(features.shape[1])], replace(sgd, epochs=10))
+        first, second = (_seconds(lambda: fit_converged(features, y, sgd.l2, start=plain)) for _ in range(2))
+        found["converged"] = second / features.size
+        compiling += (first - second) * len({len(columns) for columns in chosen})
+    return compiling
+
+
+def _features_of_models(experiment: Experiment, n_inputs: int) -> int:
+    """Features that the readouts read, added up over all models and raw pixels."""
+    names, orders = [one.name for one in experiment.reservoirs], experiment.protocol.orders
+    sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
+    models = [model for model in paper_models(names, orders) if model.fusion == "feature"]
+    return n_inputs + sum(sizes[name] * len(model.orders) for model in models for name in model.reservoirs)
+
+
+def _bytes(every: list[Task], variants: Mapping[str, Experiment], dataset: Dataset) -> tuple[int, int]:
+    """Written to the store, and read from it: trained reservoirs by every task, features by the readouts."""
+    written = read = 0
+    for task in every:
+        experiment = variants[task.variant]
+        sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
+        if task.kind == "features":
+            n_nodes = sizes[task.name if task.name in sizes else task.name.removesuffix("-trained")]
+            n_samples = dataset.n_train + dataset.n_test if task.name in sizes else dataset.n_test
+            images = min(experiment.features.chunk, n_samples - task.number * experiment.features.chunk)
+            written += 4 * images * n_nodes * len(experiment.protocol.orders)
+            read += 4 * images * n_nodes * len(experiment.protocol.orders)
+        elif task.kind == "readouts":
+            features = _features_of_models(experiment, 0)
+            written += 8 * features * dataset.n_classes * (2 if experiment.readout.converged else 1)
+        else:
+            made = list(sizes.values()) if task.kind == "finite-time" else [list(sizes.values())[task.number]]
+            written += 8 * sum(n * (n + dataset.n_inputs + 1) for n in made) * len(task.repeats)
+            read += 8 * sum(n * (n + dataset.n_inputs + 1) for n in made) * len(task.repeats)
+    return written, read
