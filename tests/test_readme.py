@@ -27,6 +27,16 @@ def test_the_python_prints_what_the_readme_shows() -> None:
     assert printed.getvalue() == shown[1]
 
 
+def test_the_python_of_the_page_on_protocols_prints_what_the_page_shows() -> None:
+    page = (ROOT / "docs/protocols.md").read_text("utf-8")
+    printed = io.StringIO()
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(printed):
+        for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(code, names)
+    assert printed.getvalue() == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+
+
 def test_there_are_exactly_two_set_up_commands() -> None:
     commands = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     assert commands == ["pip install '.[web]' && thermoment run\n", "pip install '.[test]' && pytest\n"]

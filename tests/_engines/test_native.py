@@ -174,6 +174,21 @@ def test_an_early_reading_has_bfloat16_where_the_whole_run_does_not() -> None:
         assert not np.array_equal(part.at(0.5).raw, several.at(0.5).raw), "a part is done in float32"
 
 
+@each_kernel
+def test_parts_of_a_signal_have_the_bits_of_the_whole(isa: str) -> None:
+    """Also where bfloat16 would be enough for one part and not for the whole: the second row drives very strongly."""
+    reservoir, protocol = _reservoir(64, 0.1), tm.Protocol(n_replicas=20)
+    signal = _inputs(2)[:, None] * np.array([1.0, 100.0])[:, None]
+    options: dict[str, Any] = {"hold": 0.02, "engine": Native(isa)}
+    whole = tm.course(reservoir, signal, protocol, **options)
+    first = tm.course(reservoir, signal[:, :1], protocol, keep_end=True, **options)
+    second = tm.course(reservoir, signal[:, 1:], protocol, x0=first.end, **options)
+    np.testing.assert_array_equal(np.concatenate([first.raw, second.raw]), whole.raw)
+    if isa == "avx512bf16":
+        alone = tm.course(reservoir, signal[:, 0], protocol, times=(0.02,), engine=Native(isa))
+        assert not np.array_equal(alone.raw, first.raw), "bfloat16 is enough for the first row"
+
+
 def test_float32_where_thermal_motion_does_not_blur_the_rounding_of_x() -> None:
     # x* is 0.38 for h = 1, where bfloat16 numbers are 0.0015 apart; at kT = 1e-6 the node moves by 0.0005.
     assert _bfloat16([1.0, 0.01], kT=0.1) == [True, True]

@@ -247,7 +247,5 @@ def _pass(job: Job, context: Context, variant: str, repeat: int) -> Pass:
 
 
 @lru_cache(maxsize=2)
-def _load(
-    source: str, data_dir: str | None, split: Split | None, n_train: int | None, n_test: int | None
-) -> Dataset:
+def _load(source: str, data_dir: str | None, split: Split | None, n_train: int | None, n_test: int | None) -> Dataset:
     return data.load(source, data_dir, split=split).first(n_train, n_test)
