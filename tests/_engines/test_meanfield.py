@@ -351,7 +351,7 @@ class TestAfterARest:
 
     def test_linear_networks(self) -> None:
         """J4 = 0: the covariance does not know the drive, and the mean starts at zero when the drive comes."""
-        reservoir, t = network(s_W=0.5, dynamics=tm.Dynamics(J4=0.0)), 0.4
+        reservoir, t = network(s_W=0.5, s_K=20.0, dynamics=tm.Dynamics(J4=0.0)), 0.1
         driven = tm.Reservoir(reservoir.W, reservoir.drive(images(1)).T, np.zeros(64), reservoir.dynamics)
         mean, covariance = ornstein_uhlenbeck(driven, t)[0], ornstein_uhlenbeck(driven, t + 2.0)[1]
         without_rest = np.diag(ornstein_uhlenbeck(driven, t)[1])
