@@ -363,6 +363,7 @@ class TestAfterARest:
         assert np.linalg.norm(variance - exact) < 0.15 * np.linalg.norm(of_plain - exact)
         assert np.linalg.norm(variance - exact) < 0.02 * np.linalg.norm(without_rest - exact)
 
+    @pytest.mark.slow
     def test_sampling(self) -> None:
         """Within chance (once in 1e6), its own error, and the Euler bias; a start at zero is ruled out."""
         reservoir, protocol = network(), replace(RESTED, t_final=0.1, dt=5e-3)

@@ -10,6 +10,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.learning.finite_time.lookup import check_trainable
 from thermoment.learning.options import FiniteTime
+from thermoment.protocol import check_rest
 from thermoment.reservoir import Reservoir
 from thermoment.runs.features import agreed_engine
 from thermoment.runs.reservoirs import draw
@@ -57,6 +58,7 @@ def _check_training(experiment: Experiment, options: FiniteTime, as_drawn: list[
     dynamics, protocol = experiment.dynamics, experiment.protocol
     trained = dynamics if options.kT is None else replace(dynamics, kT=options.kT)
     check_trainable(protocol.orders)
+    check_rest(protocol, trained)
     check_limits(trained, options.drive_limit, protocol.clip)
     check_limits(dynamics, 0.0, protocol.clip)  # by `meanfield`, with drives that only training will tell
     for reservoir in as_drawn:
