@@ -61,7 +61,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
                 e,
                 dynamics=tm.Dynamics(J2=-1.0, kT=2.0),
                 finite_time=FiniteTime(kT=0.1),
-                protocol=replace(e.protocol, start="rest", t_rest=4 * e.protocol.t_final),
+                protocol=replace(e.protocol, start="rest", t_rest=2.0),
             ),
             "`t_rest` must be at least",
         ),
