@@ -351,7 +351,7 @@ class TestAfterARest:
 
     def test_linear_networks(self) -> None:
         """J4 = 0: the covariance does not know the drive, and the mean starts at zero when the drive comes."""
-        reservoir, t = network(s_W=0.5, dynamics=tm.Dynamics(J4=0.0)), 0.4
+        reservoir, t = network(s_W=0.5, s_K=20.0, dynamics=tm.Dynamics(J4=0.0)), 0.1
         driven = tm.Reservoir(reservoir.W, reservoir.drive(images(1)).T, np.zeros(64), reservoir.dynamics)
         mean, covariance = ornstein_uhlenbeck(driven, t)[0], ornstein_uhlenbeck(driven, t + 2.0)[1]
         without_rest = np.diag(ornstein_uhlenbeck(driven, t)[1])
@@ -363,6 +363,7 @@ class TestAfterARest:
         assert np.linalg.norm(variance - exact) < 0.15 * np.linalg.norm(of_plain - exact)
         assert np.linalg.norm(variance - exact) < 0.02 * np.linalg.norm(without_rest - exact)
 
+    @pytest.mark.slow
     def test_sampling(self) -> None:
         """Within chance (once in 1e6), its own error, and the Euler bias; a start at zero is ruled out."""
         reservoir, protocol = network(), replace(RESTED, t_final=0.1, dt=5e-3)

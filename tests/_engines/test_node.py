@@ -173,6 +173,16 @@ def test_a_node_that_has_rested(dynamics: tm.Dynamics) -> None:
     assert np.abs(found[:, 1] - fokker_planck(dynamics, -1.0, t, orders)).max() > 5e-3
 
 
+def test_right_after_a_rest_a_node_is_where_it_rested() -> None:
+    """After a time t so short that only h moves it: x = y + mu h t with y in equilibrium, for every h of the table."""
+    t, dynamics = 1e-4, tm.Dynamics()
+    rested = node_tables(dynamics, t, 100.0, 4.0)
+    m2, m4 = dynamics.boltzmann_moments(0.0, (2, 4))
+    way = dynamics.mu * rested.h * t
+    expected = np.stack([way, m2 + way**2, m4 + 6 * m2 * way**2 + way**4], axis=1)
+    close(rested.moments[:, [0, 1, 3]], expected, 1e-5)
+
+
 def linear_moments(h: float, t_final: float) -> Array:
     """E[x^p], p = 1..8, of the linear node."""
     mean = np.array([h / (2 * LINEAR.J2) * -np.expm1(-RATE * t_final)])

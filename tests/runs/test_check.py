@@ -53,6 +53,19 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
         (lambda e: replace(_second(e, s_K=200.0), engine="meanfield", protocol=FINE), "`drive` must be at most 100"),
         (lambda e: replace(e, finite_time=FiniteTime(kT=1e-4)), "`kT` must be at least 0.001"),
         (
+            lambda e: replace(e, protocol=replace(e.protocol, start="rest", t_rest=e.protocol.t_final)),
+            "`t_rest` must be at least 1.2",
+        ),
+        (
+            lambda e: replace(
+                e,
+                dynamics=tm.Dynamics(J2=-1.0, kT=2.0),
+                finite_time=FiniteTime(kT=0.1),
+                protocol=replace(e.protocol, start="rest", t_rest=2.0),
+            ),
+            "`t_rest` must be at least",
+        ),
+        (
             lambda e: replace(e, finite_time=FiniteTime(kT=0.1), dynamics=tm.Dynamics(kT=1e-4)),
             "`kT` must be at least 0.001",
         ),

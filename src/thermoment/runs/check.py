@@ -10,6 +10,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.learning.finite_time.lookup import check_trainable, check_work
 from thermoment.learning.options import FiniteTime
+from thermoment.protocol import check_rest
 from thermoment.reservoir import Reservoir
 from thermoment.runs.features import agreed_engine
 from thermoment.runs.reservoirs import draw
@@ -58,6 +59,7 @@ def _check_training(experiment: Experiment, options: FiniteTime, as_drawn: list[
     trained = dynamics if options.kT is None else replace(dynamics, kT=options.kT)
     check_trainable(protocol.orders)
     check_work(options, protocol.n_replicas if options.n_replicas is None else options.n_replicas, protocol.orders)
+    check_rest(protocol, trained)
     check_limits(trained, options.drive_limit, protocol.clip)
     check_limits(dynamics, 0.0, protocol.clip)  # by `meanfield`, with drives that only training will tell
     for reservoir in as_drawn:
