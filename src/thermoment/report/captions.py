@@ -39,8 +39,8 @@ def _node(results: Results) -> dict[str, Caption]:
         "paths": Caption(
             f"Simulated paths of a single node from {start} under three drives: six replicas each (thin), the mean of "
             f"1024 (thick), and at the right where all 1024 are when they are read at t = {t_final:g}.",
-            f"Random paths from {start.replace('x = 0', 'zero')} that relax to another level for each of three drives, with histograms at time "
-            f"{t_final:g}.",
+            f"Random paths from {start.replace('x = 0', 'zero')} that relax to another level for each of three drives, "
+            f"with histograms at time {t_final:g}.",
         ),
         "density": Caption(
             f"(a) Density of a single node when it is read at t = {t_final:g}, from 16384 simulated replicas for each "
