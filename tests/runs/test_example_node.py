@@ -76,3 +76,12 @@ def test_kept_and_read_back(node: NodeSample, tmp_path: Path) -> None:
     (tmp_path / "node.safetensors").write_bytes(b"{}")
     with pytest.raises(ValueError, match=r"node\.safetensors is not a whole safetensors file"):
         NodeSample.load(tmp_path / "node.safetensors")
+
+
+def test_a_node_that_has_rested_is_shown_from_when_the_drive_comes() -> None:
+    rested = simulate_node(settings(dt=0.005, start="rest", t_rest=1.5))
+    assert rested.times[0] == pytest.approx(0.0, abs=1e-12)
+    assert rested.times[-1] == pytest.approx(1.0)
+    assert rested.paths.shape == (3, N_PATHS, len(rested.times))
+    # Undriven, the spread of a node is 0.2, and its standard error over the replicas 1 / sqrt(2 M) of that.
+    assert rested.paths[:, :, 0].std() == pytest.approx(0.2022, abs=5 * 0.2022 / math.sqrt(2 * 3 * N_PATHS))

@@ -34,6 +34,7 @@ def captions(results: Results | StudyResults) -> dict[str, Caption]:
 def _node(results: Results) -> dict[str, Caption]:
     settings = results.settings["dynamics"]
     t_final = results.settings["protocol"]["t_final"]
+    start = "rest" if "t_rest" in results.settings["protocol"] else "x = 0"
     well = f"J₂ = {settings['J2']:g}, J₄ = {settings['J4']:g}, kT = {settings['kT']:g}"
     return {
         "potential": Caption(
@@ -42,10 +43,10 @@ def _node(results: Results) -> dict[str, Caption]:
             f"Line plot of the potential of one node against its state, for three drives; {well}.",
         ),
         "paths": Caption(
-            "Simulated paths of a single node from x = 0 under three drives: six replicas each (thin), the mean of "
+            f"Simulated paths of a single node from {start} under three drives: six replicas each (thin), the mean of "
             f"1024 (thick), and at the right where all 1024 are when they are read at t = {t_final:g}.",
-            "Random paths from zero that relax to another level for each of three drives, with histograms at time "
-            f"{t_final:g}.",
+            f"Random paths from {start.replace('x = 0', 'zero')} that relax to another level for each of three drives, "
+            f"with histograms at time {t_final:g}.",
         ),
         "density": Caption(
             f"(a) Density of a single node when it is read at t = {t_final:g}, from 16384 simulated replicas for each "

@@ -20,7 +20,7 @@ def potential(node: NodeSample, dynamics: Dynamics) -> Figure:
 
 
 def paths(node: NodeSample) -> Figure:
-    """A few replicas from x = 0 under each drive, the mean of all, and where all replicas are when they are read."""
+    """A few replicas under each drive, the mean of all, and where all replicas are when they are read."""
     figure = Figure(figsize=(HALF, 2.7), layout="constrained")
     axes, side = figure.subplots(1, 2, sharey=True, width_ratios=[4, 1], gridspec_kw={"wspace": 0.03})
     draw_paths(axes, _labels(node), node.times, node.paths, node.means)
