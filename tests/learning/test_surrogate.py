@@ -187,7 +187,7 @@ def test_bad_input(make: object, message: str) -> None:
 
 def test_a_weight_counts_a_sample_as_often() -> None:
     weights = np.random.default_rng(3).integers(0, 4, len(X))
-    stages = (Stage("polynomial", 5, 0.1),)
+    stages = (Stage("polynomial", 20, 0.5),)
     whole = Training("sgd", "zero", batch_size=10**4)  # one batch: its order does not matter
     weighted = train(small(), X, Y, stages, whole, seed=1, weights=weights).reservoir.K
     repeated = train(small(), np.repeat(X, weights, 0), np.repeat(Y, weights), stages, whole, seed=1).reservoir.K

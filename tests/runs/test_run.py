@@ -340,7 +340,8 @@ def test_the_report_of_an_older_run_leaves_its_node_out_in_words(finished: Path,
     (tmp_path / "run/node.safetensors").unlink()
     shutil.rmtree(tmp_path / "run/figures")
     page = rewrite_report(tmp_path / "run").read_text("utf-8")
-    assert {path.stem for path in (tmp_path / "run/figures").iterdir()} == {"errors", "fusion"}
+    drawn = {path.stem for path in (tmp_path / "run/figures").iterdir()}
+    assert drawn == {"confusion", "errors", "fusion", "misread", "training", "weights"}
     assert "which this run does not have" in page
 
 

@@ -42,12 +42,13 @@ def run(
 ) -> Results | StudyResults:
     """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
 
-    experiment: a name that ships with the package, a TOML file, or an `Experiment`.
-    folder: runs/NAME unless given.
-    store: what runs share, a folder or a URL that fsspec knows, such as s3://bucket/path; `.stages` beside `folder`
-        unless given. Any number of runs, processes and machines may use it at a time.
-    client: of a Dask cluster, whose workers then do all that takes long; its store must be one that they all see.
-    progress: whether it is shown on stderr.
+    Args:
+        experiment: a name that ships with the package, a TOML file, or an `Experiment`.
+        folder: runs/NAME unless given.
+        store: what runs share, a folder or a URL that fsspec knows, such as s3://bucket/path; `.stages` beside
+            `folder` unless given. Any number of runs, processes and machines may use it at a time.
+        client: of a Dask cluster, whose workers then do all that takes long; its store must be one that they all see.
+        progress: whether it is shown on stderr.
 
     The results are those of results.json; `thermoment.load(folder)` gives the classifier. A study has one run per
     variant below its folder; repeats lie below as repeat-1, repeat-2, ...
