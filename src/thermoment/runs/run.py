@@ -47,7 +47,10 @@ def run(
         folder: runs/NAME unless given.
         store: what runs share, a folder or a URL that fsspec knows, such as s3://bucket/path; `.stages` beside
             `folder` unless given. Any number of runs, processes and machines may use it at a time.
+        data_dir: a folder with the data set's files.
         client: of a Dask cluster, whose workers then do all that takes long; its store must be one that they all see.
+        listener: is told of progress: what is done, how much of it, how much there is.
+        note: is told of what a person should know, in sentences.
         progress: whether it is shown on stderr.
 
     The results are those of results.json; `thermoment.load(folder)` gives the classifier. A study has one run per
