@@ -191,6 +191,7 @@ class TestSelfConsistency:
         assert np.abs(found.drive - h).max() > 0.2, "the coupling must matter"
         assert np.abs(found.drive - exact.drive).max() < 2e-5
 
+    @pytest.mark.slow
     def test_samples_driven_beyond_the_tables_are_solved_with_wider_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A field of 5 on a drive of 19. It adds up from 100 nodes, ten times the typical sum of random signs."""
         N = 101

@@ -173,6 +173,7 @@ def test_a_node_that_has_rested(dynamics: tm.Dynamics) -> None:
     assert np.abs(found[:, 1] - fokker_planck(dynamics, -1.0, t, orders)).max() > 5e-3
 
 
+@pytest.mark.slow
 def test_right_after_a_rest_a_node_is_where_it_rested() -> None:
     """After a time t so short that only h moves it: x = y + mu h t with y in equilibrium, for every h of the table."""
     t, dynamics = 1e-4, tm.Dynamics()

@@ -10,7 +10,7 @@ import pytest
 from attack.small import PLAIN, REPEATED, THREADED, TRAINED, stopped
 from thermoment._support.leaving import SENTENCE
 
-FEW = ("SIGKILL:170:1000", "SIGINT:133:260", "EIO:225:1000", "ENOSPC:190:1000", "ENOLCK:3:1000")
+FEW = ("SIGKILL:170:1000", "SIGINT:133:1000", "ENOSPC:190:1000")
 MANY = ("SIGKILL:5:70", "SIGINT:11:70", "EIO:23:90", "EACCES:47:200", "ENOSPC:17:120", "EDQUOT:200:400")
 
 

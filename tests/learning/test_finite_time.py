@@ -250,6 +250,7 @@ def test_the_penalty_keeps_drives_within_the_hardware() -> None:
     assert bound.history[-1].strongest < 1.6
 
 
+@pytest.mark.slow
 def test_trained_for_another_temperature_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The curves of a node at that temperature and time are asked for, and are not those of the reservoirs' own."""
     asked: list[Any] = []
@@ -340,6 +341,7 @@ def test_bad_arguments_are_refused(change: dict[str, Any], message: str) -> None
         train(**given, image_shape=shape)
 
 
+@pytest.mark.slow
 def test_the_squared_error_learns_numbers_by_weight() -> None:
     """Two targets in conflict on the same inputs: the machine gives the one with the larger weight."""
     targets = np.stack([X[:, 0] - X[:, 1], X[:, 2] ** 2 - 0.5], axis=1)
@@ -365,6 +367,7 @@ def work(found: TrainedReservoirs) -> float:
     return float(total.mean()) * PROTOCOL.n_replicas / one.dynamics.kT
 
 
+@pytest.mark.slow
 def test_work_that_costs_is_saved(quick: TrainedReservoirs) -> None:
     frugal = trained(replace(QUICK, epochs=12, work_penalty=1e-3))
     assert work(frugal) < 0.5 * work(quick)

@@ -105,6 +105,7 @@ def test_slopes_are_those_of_the_full_mean_field(name: str) -> None:
         assert float(slope) == pytest.approx(float((ahead - behind) / (2 * step)), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "step", "left_out"),
     [

@@ -136,6 +136,7 @@ def test_inputs_that_are_no_images_have_no_pictures(tmp_path: Path, monkeypatch:
         tm.plot.weights(tm.load(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_every_picture_of_the_gallery_can_be_drawn(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished.parents[1])
     tool = runpy.run_path(str(ROOT / "tools/gallery.py"))

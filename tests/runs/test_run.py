@@ -345,7 +345,7 @@ def test_the_report_of_an_older_run_leaves_its_node_out_in_words(finished: Path,
     assert "which this run does not have" in page
 
 
-@pytest.mark.parametrize("key", ["clip", "n_replicas"])
+@pytest.mark.parametrize("key", [pytest.param("clip", marks=pytest.mark.slow), "n_replicas"])
 def test_an_infinite_setting_is_written_and_read_again(tiny: Experiment, tmp_path: Path, key: str) -> None:
     protocol = replace(tiny.protocol, **{key: float("inf")})  # type: ignore[arg-type]
     results = runner.run(replace(tiny, engine="meanfield", protocol=protocol), tmp_path / "run")

@@ -146,6 +146,7 @@ def test_a_second_command_computes_nothing(tiny: Experiment, finished: Path) -> 
     assert contents(finished) == before
 
 
+@pytest.mark.slow
 def test_progress_tells_loss_and_validation(tiny: Experiment, tmp_path: Path) -> None:
     heard: list[tuple[object, ...]] = []
     runner.run(tiny, tmp_path / "run", listener=lambda *what: heard.append(what))
@@ -179,8 +180,8 @@ def test_interrupted_in_the_middle_of_training_it_goes_on_from_its_checkpoint(
     "change",
     [
         lambda e: replace(e, readout=replace(e.readout, epochs=3)),
-        lambda e: replace(e, protocol=replace(e.protocol, seed=5)),
-        lambda e: replace(e, protocol=replace(e.protocol, dt=0.01)),
+        pytest.param(lambda e: replace(e, protocol=replace(e.protocol, seed=5)), marks=pytest.mark.slow),
+        pytest.param(lambda e: replace(e, protocol=replace(e.protocol, dt=0.01)), marks=pytest.mark.slow),
     ],
 )
 def test_what_training_does_not_depend_on_does_not_train_again(
@@ -224,6 +225,7 @@ BESIDE = TINY.replace("[finite_time]", "[finite_time]\nbeside = true").replace(
 )
 
 
+@pytest.mark.slow
 def test_trained_copies_beside_the_papers_reservoirs_change_neither(
     finished: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -269,6 +271,7 @@ def test_raw_pixels_stand_beside_and_verify_derives_them_again(finished: Path, t
     assert any('"baseline" of results.json does not follow' in problem for problem in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_the_plan_counts_its_epochs(tiny: Experiment) -> None:
     assert plan(replace(tiny, repeats=2), load_data("digits").first(120, 60)).epochs == 2 * 2 * 3
 

@@ -88,6 +88,7 @@ def test_what_is_left_out_adds_nothing(client: TestClient) -> None:
     assert found["logits"] != client.post("/api/predict", json=ASKED).json()["logits"]
 
 
+@pytest.mark.slow
 def test_nine_of_ten_intervals_hold_the_limit(site: Site) -> None:
     """120 answers in other noise, each class: 0.9 to 3.6 standard errors. Intervals of half the width hold 0.59."""
     many = replace(MACHINE, engine="xla", protocol=replace(MACHINE.protocol, n_replicas=2**16))
@@ -319,6 +320,7 @@ def test_a_mistake_of_ours_is_not_told_to_the_client(
     assert "secret" in caplog.text
 
 
+@pytest.mark.slow
 def test_meanfield_is_sampled_until_its_tables_are_built(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(MACHINE)
     monkeypatch.setattr(site, "tables", tables)
