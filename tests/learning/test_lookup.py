@@ -141,6 +141,7 @@ def test_slopes_are_those_of_sampled_moments(name: str, step: float, left_out: f
     assert abs(uncoupled - mean) > allowed, (uncoupled, mean, error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("h", [0.0, 0.7, -3.0])
 def test_the_noise_has_the_covariance_of_sampled_powers(h: float) -> None:
     alone = tm.Reservoir(np.zeros((1, 1)), np.zeros((1, 1)), np.array([h]))

@@ -135,7 +135,12 @@ def by_hand(options: FiniteTime, squared: bool = False) -> tuple[dict[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("options", "squared"), [(OPTIONS, False), (OPTIONS, True), (replace(OPTIONS, work_penalty=3e-3), False)]
+    ("options", "squared"),
+    [
+        (OPTIONS, False),
+        pytest.param(OPTIONS, True, marks=pytest.mark.slow),
+        (replace(OPTIONS, work_penalty=3e-3), False),
+    ],
 )
 def test_two_steps_of_sgd_are_the_loss_as_written(options: FiniteTime, squared: bool) -> None:
     """Distortion, noise, smooth labels, penalties, weight decay, momentum, the rate of W, running averages; weights."""

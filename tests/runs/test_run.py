@@ -113,6 +113,7 @@ def test_columns_are_the_orders_of_the_chosen_reservoirs() -> None:
     assert columns(ModelKey(("K1", "K2"), (2, 4)), SIZES, (1, 2, 4)).tolist() == [*range(6, 18), *range(22, 30)]
 
 
+@pytest.mark.slow
 def test_the_same_experiment_twice_has_the_same_bytes(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
     runner.run(tiny, tmp_path / "again/tiny")
     assert contents(tmp_path / "again/tiny") == contents(finished)
@@ -259,6 +260,7 @@ def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
     assert heard.done == {}
 
 
+@pytest.mark.slow
 def test_files_of_an_earlier_run_go_and_a_persons_own_stay(tiny: Experiment, finished: Path, tmp_path: Path) -> None:
     copied(finished, tmp_path / "run")
     (tmp_path / "run/notes.txt").write_text("mine")
@@ -345,7 +347,8 @@ def test_the_report_of_an_older_run_leaves_its_node_out_in_words(finished: Path,
     assert "which this run does not have" in page
 
 
-@pytest.mark.parametrize("key", [pytest.param("clip", marks=pytest.mark.slow), "n_replicas"])
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["clip", "n_replicas"])
 def test_an_infinite_setting_is_written_and_read_again(tiny: Experiment, tmp_path: Path, key: str) -> None:
     protocol = replace(tiny.protocol, **{key: float("inf")})  # type: ignore[arg-type]
     results = runner.run(replace(tiny, engine="meanfield", protocol=protocol), tmp_path / "run")

@@ -155,6 +155,7 @@ def test_progress_tells_loss_and_validation(tiny: Experiment, tmp_path: Path) ->
     assert all("loss" in str(what[3]) and "validation" in str(what[3]) for what in told)
 
 
+@pytest.mark.slow
 def test_interrupted_in_the_middle_of_training_it_goes_on_from_its_checkpoint(
     tiny: Experiment, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
