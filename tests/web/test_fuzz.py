@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,10 @@ pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip i
 
 
 @pytest.mark.slow
-def test_the_server_does_what_its_description_says() -> None:
+def test_the_server_does_what_its_description_says(tmp_path: Path) -> None:
     """No status that is not described, no answer of another shape, no bad question taken, no good one refused."""
     with serving(Site(small_machine())) as address:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/api/openapi.json"]
         options = ["--checks=all", "--mode=all", "--max-examples=25", "--seed=1", "--generation-database=none"]
-        done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=540)
+        done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=540, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
