@@ -8,7 +8,7 @@ import pytest
 
 import thermoment as tm
 from support.conformance import bits
-from thermoment._engines import xla
+from thermoment._engines import xla, xla_program
 from thermoment._engines.task import Task
 
 if jax.default_backend() != "cpu":
@@ -20,8 +20,8 @@ IDS = np.array([2**63 + 2**40 + 3, 7], np.uint64)
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def way(_: xla.Xla, task: Task) -> xla._Way:
-        return xla._Way(quarters=True, counted=math.isfinite(task.protocol.clip))
+    def way(_: xla.Xla, task: Task) -> xla_program.Way:
+        return xla_program.Way(quarters=True, counted=math.isfinite(task.protocol.clip))
 
     monkeypatch.setattr(xla.Xla, "_way", way)
 
@@ -34,7 +34,7 @@ def network(N: int) -> tm.Reservoir:
 @pytest.mark.parametrize(("N", "M", "n_steps", "clip"), [(1, 3, 7, np.inf), (9, 130, 120, 0.3), (30, 7, 50, np.inf)])
 def test_against_the_reference(N: int, M: int, n_steps: int, clip: float) -> None:
     """Whole blocks of steps, a rest, and no block at all; with a clip that counts, and without one."""
-    assert xla._BLOCK == 50
+    assert xla_program.BLOCK == 50
     protocol = tm.Protocol(dt=1e-2, t_final=n_steps * 1e-2, n_replicas=M, clip=clip)
     found = tm.simulate(network(N), INPUTS, protocol, engine="xla", sample_ids=IDS)
     expected = tm.simulate(network(N), INPUTS, protocol, engine="reference", sample_ids=IDS)

@@ -4,31 +4,23 @@ The work is cut into tiles of (samples, replicas), each one call of a compiled p
 and the kind of device, never on the batch: the last ones are padded. So a sample always goes through the same program
 and its bits do not depend on what else is simulated. Threads keep several tiles under way.
 
-Two facts about XLA on the CPU shape the loop (measurements in docs/log.md). XLA recomputes noise wherever it is used;
-therefore the noise of the next step is carried through the loop, which forces it into memory once. And XLA computes one
-output per loop; therefore a Box-Muller pair is one complex number, whose parts share logarithm, square root and Philox.
-A GPU wants it otherwise, and has steps of its own: `_Way`.
+What a tile's program does is in xla_program.py.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from numpy.typing import NDArray
 
-from thermoment._engines.jax_noise import box_muller, normals_in_quarters
+from thermoment._engines import xla_program as program
 from thermoment._engines.tally import Tally
 from thermoment._engines.task import (
     Array,
-    Move,
-    Observable,
     Outcome,
     Report,
     Segment,
@@ -37,13 +29,8 @@ from thermoment._engines.task import (
     outcome_of,
 )
 from thermoment._support.checks import invalid, quoted
-from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores, in_blocks
-from thermoment.noise import counters, philox, round_keys
-from thermoment.physics import Dynamics
-
-_BLOCK = 50
-"""Steps of a loop whose length the compiler knows. After every other step the host asks a GPU whether to go on."""
+from thermoment.noise import round_keys
 
 
 @dataclass(frozen=True)
@@ -72,17 +59,17 @@ class Xla:
         states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
         watched, scene = None, None
         if task.observables:
-            watched = _Watched(task.observables, task.dynamics, task.protocol.dt)
-            scene = _Scene(layout.columns, task.step.mu_dt)
+            watched = program.Watched(task.observables, task.dynamics, task.protocol.dt)
+            scene = program.Scene(layout.columns, task.step.mu_dt)
         way = self._way(task)
 
-        def run(work: _Work) -> tuple[list[_Reading], Any]:
+        def run(work: _Work) -> tuple[list[program.Reading], Any]:
             if task.is_plain:  # one program, in which no state leaves the loop
-                return [_moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)], None
+                return [program.moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)], None
             readings = []
             for segment, tile, state in work.advance(scene, watched):
                 if segment.read:
-                    readings.append(_reading(tile, state, orders))
+                    readings.append(program.reading(tile, state, orders))
             return readings, state.x[: work.wanted[0], : work.wanted[1]] if task.keep_states else None
 
         for samples, replicas, (readings, x) in self._tiles(task, layout, run):
@@ -114,7 +101,7 @@ class Xla:
         def run(work: _Work) -> Any:
             """(records, samples, replicas, len(nodes))"""
             if task.is_plain:
-                return _paths(work.tile(task.segments[0]), columns, every, records, work.wanted, way)
+                return program.paths(work.tile(task.segments[0]), columns, every, records, work.wanted, way)
             moving = work.advance(every=every)
             return np.stack([state.x[: work.wanted[0], : work.wanted[1], columns] for _, _, state in moving])
 
@@ -127,11 +114,11 @@ class Xla:
     def on_gpu(self) -> bool:
         return bool(jax.local_devices()[0].platform == "gpu")
 
-    def _way(self, task: Task) -> "_Way":
+    def _way(self, task: Task) -> program.Way:
         """How steps are taken here. On a CPU, a TPU and in float64 there is one way only."""
         if self.dtype != "float32" or not self.on_gpu:
-            return _Way()
-        return _Way(quarters=True, counted=math.isfinite(task.protocol.clip))
+            return program.Way()
+        return program.Way(quarters=True, counted=math.isfinite(task.protocol.clip))
 
     def _tiles(
         self, task: Task, layout: "_Layout", run: Callable[["_Work"], Any]
@@ -165,7 +152,7 @@ class Xla:
             yield from pool.map(one, [(number, *job) for number, job in enumerate(jobs)])
 
     def _constants(self, task: Task, coupling: Array, layout: "_Layout") -> tuple[Any, ...]:
-        """The part of a tile that all tiles under one coupling share, in the order of `_Tile`."""
+        """The part of a tile that all tiles under one coupling share, in the order of `program.Tile`."""
         step, columns = task.step, layout.columns
         W = np.zeros((layout.width, layout.width), self.dtype)
 
@@ -190,7 +177,7 @@ class _Layout(NamedTuple):
     width: int
     """N rounded up to whole groups of four."""
     columns: NDArray[np.intp]
-    """(N,): the column of each node. The four nodes of a group are a quarter of the width apart, as in `_noise`."""
+    """(N,): the column of each node. The nodes of a group are a quarter of the width apart, as in `program.noise`."""
 
     @classmethod
     def of(cls, task: Task) -> "_Layout":
@@ -205,37 +192,6 @@ class _Layout(NamedTuple):
         return cls(rows // replicas, replicas, 4 * groups, quarter * groups + node // 4)
 
 
-class _Tile(NamedTuple):
-    """What a compiled program works on. q samples, r replicas, `width` columns."""
-
-    h: jax.Array
-    """mu dt h: (q, width)"""
-    ids: jax.Array
-    """(q,)"""
-    first_replica: jax.Array
-    live: jax.Array
-    """(r,): False for replicas that only fill the tile up"""
-    nodes: jax.Array
-    """(width,): False for columns that only fill the last group up"""
-    W: jax.Array
-    """mu dt W^T: (width, width)"""
-    keys: jax.Array
-    linear: jax.Array
-    """(width,), as are `cubic` and `sigma`"""
-    cubic: jax.Array
-    sigma: jax.Array
-    clip: jax.Array
-
-
-class _Way(NamedTuple):
-    """What a program is compiled for beside its shapes (measurements in docs/log.md)."""
-
-    quarters: bool = False
-    """Noise made in the step that needs it, in quarters of the columns; loops of a known length."""
-    counted: bool = True
-    """Whether updates are held against the clip. XLA makes a second kernel of the count, a fifth of the time."""
-
-
 class _Work(NamedTuple):
     """Some samples and replicas of a task, which one tile holds."""
 
@@ -245,7 +201,7 @@ class _Work(NamedTuple):
     replicas: slice
     dtype: np.dtype[Any]
     device: Any
-    way: _Way
+    way: program.Way
     constants: Mapping[int, tuple[Any, ...]]
     """by the id of W, see `Xla._constants`"""
 
@@ -254,7 +210,7 @@ class _Work(NamedTuple):
         """How many samples and replicas of the tile are more than padding."""
         return self.samples.stop - self.samples.start, self.replicas.stop - self.replicas.start
 
-    def tile(self, segment: Segment) -> _Tile:
+    def tile(self, segment: Segment) -> program.Tile:
         """The tile in a segment."""
         task, layout = self.task, self.layout
         S, M = self.wanted
@@ -264,11 +220,11 @@ class _Work(NamedTuple):
         ids[:S] = task.sample_ids[self.samples]
         live = np.arange(layout.replicas) < M
         own = jax.device_put((h.astype(self.dtype), ids, np.uint64(self.replicas.start), live), self.device)
-        return _Tile(*own, *self.constants[id(segment.W)])
+        return program.Tile(*own, *self.constants[id(segment.W)])
 
     def advance(
-        self, scene: "_Scene | None" = None, watched: "_Watched | None" = None, every: int | None = None
-    ) -> "Iterator[tuple[Segment, _Tile, _State]]":
+        self, scene: "program.Scene | None" = None, watched: "program.Watched | None" = None, every: int | None = None
+    ) -> "Iterator[tuple[Segment, program.Tile, program.State]]":
         """Through all segments: the state at the end of each, or after every `every` steps."""
         layout, first = self.layout, self.task.first_step
         S, M = self.wanted
@@ -278,167 +234,9 @@ class _Work(NamedTuple):
         for segment in self.task.segments:
             tile, end = self.tile(segment), n + segment.n_steps
             if state is None:
-                state = _begin(tile, jax.device_put(x, self.device), n, watched, self.way)
+                state = program.begin(tile, jax.device_put(x, self.device), n, watched, self.way)
             while n < end:
                 stop = end if every is None else min(end, n + every - (n - first) % every)
-                state, n = _segment(tile, state, n, stop, scene, watched, self.way), stop
+                state, n = program.segment(tile, state, n, stop, scene, watched, self.way), stop
                 if every is None or (n - first) % every == 0:
                     yield segment, tile, state
-
-
-class _State(NamedTuple):
-    x: jax.Array
-    """(q, r, width)"""
-    noise: jax.Array | None
-    """(q, r, width / 2) complex: the noise of the coming step; None where it is made in its step"""
-    clipped: jax.Array
-    """(q, r): updates so far that went beyond the clip"""
-    totals: tuple[jax.Array, ...] = ()
-    """(q, r) each: what the observables have added up to"""
-
-
-class _Watched(NamedTuple):
-    """What a program with observables is compiled for."""
-
-    observables: tuple[Observable, ...]
-    dynamics: Dynamics
-    dt: float
-
-
-class _Scene(NamedTuple):
-    """What is needed to undo the layout and the scale of a tile's arrays, for observables to see."""
-
-    columns: Any
-    """(N,): `columns` of `_Layout`"""
-    mu_dt: Any
-    """(N,)"""
-
-
-_Watch = Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]]
-"""From x before and after a step, (q, r, width), what each observable gains: (q, r)."""
-
-
-def _watch(tile: _Tile, scene: _Scene, watched: _Watched) -> _Watch:
-    """Shows a step to the observables: the nodes in order, without padding, in float64, so that sums stay accurate."""
-    columns, mu_dt = scene
-    h, W = tile.h[:, None, columns] / mu_dt, (tile.W[jnp.ix_(columns, columns)] / mu_dt).T
-
-    def gains(before: jax.Array, after: jax.Array) -> tuple[jax.Array, ...]:
-        x, y = (state[..., columns].astype(jnp.float64) for state in (before, after))
-        move = Move(x, y, h, W, watched.dynamics, watched.dt)
-        return tuple(one.increment(move) for one in watched.observables)
-
-    return gains
-
-
-def _noise(tile: _Tile, n: jax.Array) -> jax.Array:
-    """Two normals to a complex number: column g holds xi_4g + i xi_4g+1, column width/4 + g xi_4g+2 + i xi_4g+3."""
-    half = tile.h.shape[1] // 2
-    shape = (len(tile.ids), len(tile.live), half)
-    replica = tile.first_replica + lax.broadcasted_iota(jnp.uint64, shape, 1)
-    column = lax.broadcasted_iota(jnp.uint64, shape, 2)
-    second = column >= half // 2
-    group = jnp.where(second, column - half // 2, column)
-    ids = jnp.broadcast_to(tile.ids[:, None, None], shape)
-    ab, cd = philox(*counters(n.astype(jnp.uint64), replica, group, ids), tile.keys)
-    return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
-
-
-def _start(tile: _Tile, way: _Way, n_observables: int = 0, x: jax.Array | None = None, n: Any = 0) -> _State:
-    """Before step n, at x (q, r, width); at zero unless given."""
-    if x is None:
-        x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
-    totals = (jnp.zeros(x.shape[:2], jnp.float64),) * n_observables
-    noise = None if way.quarters else _noise(tile, jnp.asarray(n, jnp.uint64))
-    return _State(x, noise, jnp.zeros(x.shape[:2], jnp.uint64), totals)
-
-
-def _advance(tile: _Tile, state: _State, first: Any, last: Any, way: _Way, watch: _Watch | None = None) -> _State:
-    """Steps `first` to `last` - 1 of the recursion."""
-
-    def step(n: jax.Array, state: _State) -> _State:
-        x = state.x
-        if state.noise is None:
-            replicas = tile.first_replica + jnp.arange(len(tile.live), dtype=jnp.uint64)
-            xi = normals_in_quarters(n, replicas, x.shape[-1] // 4, tile.ids, tile.keys)
-        else:
-            xi = jnp.concatenate([state.noise.real, state.noise.imag], axis=-1)
-        # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6. DEFAULT is a
-        # little faster there, and was 4e-5 off: it seems to cut x and W off instead of rounding them.
-        Wx = jnp.dot(x.reshape(-1, x.shape[-1]), tile.W, precision=lax.Precision.HIGH)
-        local = x * (tile.linear + tile.cubic * x * x)
-        y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
-        after, clipped = y, state.clipped
-        if way.counted:
-            clipped += ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
-            after = jnp.clip(y, -tile.clip, tile.clip)
-        gains = watch(x, after) if watch else ()
-        totals = tuple(total + gain for total, gain in zip(state.totals, gains, strict=True))
-        return _State(after, None if state.noise is None else _noise(tile, n + 1), clipped, totals)
-
-    def block(k: jax.Array, state: _State) -> _State:
-        begin: jax.Array = first + k * _BLOCK
-        advanced: _State = lax.fori_loop(0, _BLOCK, lambda i, state: step(begin + i, state), state)
-        return advanced
-
-    first = jnp.asarray(first, jnp.int64)
-    if way.quarters:
-        blocks = (last - first) // _BLOCK
-        state = lax.fori_loop(0, blocks, block, state)
-        first += blocks * _BLOCK
-    advanced: _State = lax.fori_loop(first, last, step, state)
-    return advanced
-
-
-_Reading = tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]
-"""Sums of x^p over the tile's replicas in float64 (q, len(orders), width), clipped updates (q,), and of each observable
-the total for every replica (q, r)."""
-
-
-@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
-def _moments(
-    tile: _Tile, n_steps: int, orders: tuple[int, ...], scene: _Scene | None, watched: _Watched | None, way: _Way
-) -> _Reading:
-    """All steps from x = 0 and a reading. Without observables the program has no trace of them."""
-    if watched and scene:
-        start = _start(tile, way, len(watched.observables))
-        state = _advance(tile, start, 0, n_steps, way, _watch(tile, scene, watched))
-    else:
-        state = _advance(tile, _start(tile, way), 0, n_steps, way)
-    return _read(tile, state, orders)
-
-
-def _read(tile: _Tile, state: _State, orders: tuple[int, ...]) -> _Reading:
-    x = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
-    counted = jnp.where(tile.live, state.clipped, 0)
-    sums = jnp.stack([(x**p).sum(axis=1) for p in orders], axis=1)
-    return sums, counted.sum(axis=1), state.totals
-
-
-_reading = jax.jit(_read, static_argnames="orders", compiler_options=REPRODUCIBLE)
-
-
-@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
-def _begin(tile: _Tile, x: jax.Array, n: int, watched: _Watched | None, way: _Way) -> _State:
-    return _start(tile, way, len(watched.observables) if watched else 0, x, n)
-
-
-@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
-def _segment(
-    tile: _Tile, state: _State, first: int, last: int, scene: _Scene | None, watched: _Watched | None, way: _Way
-) -> _State:
-    """Steps `first` to `last` - 1 in one segment."""
-    return _advance(tile, state, first, last, way, _watch(tile, scene, watched) if watched and scene else None)
-
-
-@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=REPRODUCIBLE)
-def _paths(
-    tile: _Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int], way: _Way
-) -> jax.Array:
-    """x of some columns after each `every` steps: (records, *wanted, len(columns))."""
-
-    def record(state: _State, k: jax.Array) -> tuple[_State, jax.Array]:
-        state = _advance(tile, state, k * every, (k + 1) * every, way)
-        return state, state.x[: wanted[0], : wanted[1], columns]
-
-    return lax.scan(record, _start(tile, way), jnp.arange(records))[1]

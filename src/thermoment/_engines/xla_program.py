@@ -1,0 +1,215 @@
+"""The programs of the `xla` engine: the steps of one tile, as JAX compiles them.
+
+Two facts about XLA on the CPU shape the loop (measurements in docs/log.md). XLA recomputes noise wherever it is used;
+therefore the noise of the next step is carried through the loop, which forces it into memory once. And XLA computes one
+output per loop; therefore a Box-Muller pair is one complex number, whose parts share logarithm, square root and Philox.
+A GPU wants it otherwise, and has steps of its own: `Way`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import NDArray
+
+from thermoment._engines.jax_noise import box_muller, normals_in_quarters
+from thermoment._engines.task import Move, Observable
+from thermoment._support.compilation import REPRODUCIBLE
+from thermoment.noise import counters, philox
+from thermoment.physics import Dynamics
+
+BLOCK = 50
+"""Steps of a loop whose length the compiler knows. After every other step the host asks a GPU whether to go on."""
+
+
+class Tile(NamedTuple):
+    """What a compiled program works on. q samples, r replicas, `width` columns."""
+
+    h: jax.Array
+    """mu dt h: (q, width)"""
+    ids: jax.Array
+    """(q,)"""
+    first_replica: jax.Array
+    live: jax.Array
+    """(r,): False for replicas that only fill the tile up"""
+    nodes: jax.Array
+    """(width,): False for columns that only fill the last group up"""
+    W: jax.Array
+    """mu dt W^T: (width, width)"""
+    keys: jax.Array
+    linear: jax.Array
+    """(width,), as are `cubic` and `sigma`"""
+    cubic: jax.Array
+    sigma: jax.Array
+    clip: jax.Array
+
+
+class Way(NamedTuple):
+    """What a program is compiled for beside its shapes (measurements in docs/log.md)."""
+
+    quarters: bool = False
+    """Noise made in the step that needs it, in quarters of the columns; loops of a known length."""
+    counted: bool = True
+    """Whether updates are held against the clip. XLA makes a second kernel of the count, a fifth of the time."""
+
+
+class State(NamedTuple):
+    x: jax.Array
+    """(q, r, width)"""
+    noise: jax.Array | None
+    """(q, r, width / 2) complex: the noise of the coming step; None where it is made in its step"""
+    clipped: jax.Array
+    """(q, r): updates so far that went beyond the clip"""
+    totals: tuple[jax.Array, ...] = ()
+    """(q, r) each: what the observables have added up to"""
+
+
+class Watched(NamedTuple):
+    """What a program with observables is compiled for."""
+
+    observables: tuple[Observable, ...]
+    dynamics: Dynamics
+    dt: float
+
+
+class Scene(NamedTuple):
+    """What is needed to undo the layout and the scale of a tile's arrays, for observables to see."""
+
+    columns: Any
+    """(N,): `columns` of `_Layout`"""
+    mu_dt: Any
+    """(N,)"""
+
+
+Watch = Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]]
+"""From x before and after a step, (q, r, width), what each observable gains: (q, r)."""
+
+
+def watch(tile: Tile, scene: Scene, watched: Watched) -> Watch:
+    """Shows a step to the observables: the nodes in order, without padding, in float64, so that sums stay accurate."""
+    columns, mu_dt = scene
+    h, W = tile.h[:, None, columns] / mu_dt, (tile.W[jnp.ix_(columns, columns)] / mu_dt).T
+
+    def gains(before: jax.Array, after: jax.Array) -> tuple[jax.Array, ...]:
+        x, y = (state[..., columns].astype(jnp.float64) for state in (before, after))
+        move = Move(x, y, h, W, watched.dynamics, watched.dt)
+        return tuple(one.increment(move) for one in watched.observables)
+
+    return gains
+
+
+def noise(tile: Tile, n: jax.Array) -> jax.Array:
+    """Two normals to a complex number: column g holds xi_4g + i xi_4g+1, column width/4 + g xi_4g+2 + i xi_4g+3."""
+    half = tile.h.shape[1] // 2
+    shape = (len(tile.ids), len(tile.live), half)
+    replica = tile.first_replica + lax.broadcasted_iota(jnp.uint64, shape, 1)
+    column = lax.broadcasted_iota(jnp.uint64, shape, 2)
+    second = column >= half // 2
+    group = jnp.where(second, column - half // 2, column)
+    ids = jnp.broadcast_to(tile.ids[:, None, None], shape)
+    ab, cd = philox(*counters(n.astype(jnp.uint64), replica, group, ids), tile.keys)
+    return box_muller(jnp.where(second, cd, ab), tile.h.dtype)
+
+
+def start(tile: Tile, way: Way, n_observables: int = 0, x: jax.Array | None = None, n: Any = 0) -> State:
+    """Before step n, at x (q, r, width); at zero unless given."""
+    if x is None:
+        x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
+    totals = (jnp.zeros(x.shape[:2], jnp.float64),) * n_observables
+    first = None if way.quarters else noise(tile, jnp.asarray(n, jnp.uint64))
+    return State(x, first, jnp.zeros(x.shape[:2], jnp.uint64), totals)
+
+
+def advance(tile: Tile, state: State, first: Any, last: Any, way: Way, watch: Watch | None = None) -> State:
+    """Steps `first` to `last` - 1 of the recursion."""
+
+    def step(n: jax.Array, state: State) -> State:
+        x = state.x
+        if state.noise is None:
+            replicas = tile.first_replica + jnp.arange(len(tile.live), dtype=jnp.uint64)
+            xi = normals_in_quarters(n, replicas, x.shape[-1] // 4, tile.ids, tile.keys)
+        else:
+            xi = jnp.concatenate([state.noise.real, state.noise.imag], axis=-1)
+        # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6. DEFAULT is a
+        # little faster there, and was 4e-5 off: it seems to cut x and W off instead of rounding them.
+        Wx = jnp.dot(x.reshape(-1, x.shape[-1]), tile.W, precision=lax.Precision.HIGH)
+        local = x * (tile.linear + tile.cubic * x * x)
+        y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
+        after, clipped = y, state.clipped
+        if way.counted:
+            clipped += ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
+            after = jnp.clip(y, -tile.clip, tile.clip)
+        gains = watch(x, after) if watch else ()
+        totals = tuple(total + gain for total, gain in zip(state.totals, gains, strict=True))
+        return State(after, None if state.noise is None else noise(tile, n + 1), clipped, totals)
+
+    def block(k: jax.Array, state: State) -> State:
+        begin: jax.Array = first + k * BLOCK
+        advanced: State = lax.fori_loop(0, BLOCK, lambda i, state: step(begin + i, state), state)
+        return advanced
+
+    first = jnp.asarray(first, jnp.int64)
+    if way.quarters:
+        blocks = (last - first) // BLOCK
+        state = lax.fori_loop(0, blocks, block, state)
+        first += blocks * BLOCK
+    advanced: State = lax.fori_loop(first, last, step, state)
+    return advanced
+
+
+Reading = tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]
+"""Sums of x^p over the tile's replicas in float64 (q, len(orders), width), clipped updates (q,), and of each observable
+the total for every replica (q, r)."""
+
+
+@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
+def moments(
+    tile: Tile, n_steps: int, orders: tuple[int, ...], scene: Scene | None, watched: Watched | None, way: Way
+) -> Reading:
+    """All steps from x = 0 and a reading. Without observables the program has no trace of them."""
+    if watched and scene:
+        before = start(tile, way, len(watched.observables))
+        state = advance(tile, before, 0, n_steps, way, watch(tile, scene, watched))
+    else:
+        state = advance(tile, start(tile, way), 0, n_steps, way)
+    return read(tile, state, orders)
+
+
+def read(tile: Tile, state: State, orders: tuple[int, ...]) -> Reading:
+    x = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
+    counted = jnp.where(tile.live, state.clipped, 0)
+    sums = jnp.stack([(x**p).sum(axis=1) for p in orders], axis=1)
+    return sums, counted.sum(axis=1), state.totals
+
+
+reading = jax.jit(read, static_argnames="orders", compiler_options=REPRODUCIBLE)
+
+
+@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
+def begin(tile: Tile, x: jax.Array, n: int, watched: Watched | None, way: Way) -> State:
+    return start(tile, way, len(watched.observables) if watched else 0, x, n)
+
+
+@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
+def segment(
+    tile: Tile, state: State, first: int, last: int, scene: Scene | None, watched: Watched | None, way: Way
+) -> State:
+    """Steps `first` to `last` - 1 in one segment."""
+    return advance(tile, state, first, last, way, watch(tile, scene, watched) if watched and scene else None)
+
+
+@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=REPRODUCIBLE)
+def paths(
+    tile: Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int], way: Way
+) -> jax.Array:
+    """x of some columns after each `every` steps: (records, *wanted, len(columns))."""
+
+    def record(state: State, k: jax.Array) -> tuple[State, jax.Array]:
+        state = advance(tile, state, k * every, (k + 1) * every, way)
+        return state, state.x[: wanted[0], : wanted[1], columns]
+
+    return lax.scan(record, start(tile, way), jnp.arange(records))[1]
