@@ -25,7 +25,7 @@ from thermoment.reservoir import Reservoir
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "src/thermoment/machines/pretrained"
-ENGINES = ("cuda", "native", "meanfield")
+ENGINES = ("cuda", "native", "xla", "meanfield")
 
 
 def main() -> None:
