@@ -21,8 +21,8 @@ def mnist() -> Classifier:
 
 
 def test_they_are_listed() -> None:
-    assert pretrained() == ("mnist",)
-    with pytest.raises(ValueError, match=r"`name` must be one of mnist, but was 'minst'"):
+    assert pretrained() == ("mnist", "mnist-frugal", "mnist-one")
+    with pytest.raises(ValueError, match=r"`name` must be one of mnist, mnist-frugal, mnist-one, but was 'minst'"):
         pretrained("minst")
 
 
@@ -51,6 +51,32 @@ def test_from_few_replicas_and_few_steps_too() -> None:
     machine = mnist()
     few = replace(machine, protocol=replace(machine.protocol, dt=1e-2, n_replicas=16), engine="xla")
     np.testing.assert_array_equal(few.predict(IMAGES), range(10))
+
+
+@pytest.mark.parametrize(("name", "least"), [("mnist-one", 9925), ("mnist-frugal", 9820)])
+def test_two_of_them_answer_from_one_trajectory_that_starts_at_rest(name: str, least: int) -> None:
+    machine = pretrained(name)
+    protocol = machine.protocol
+    assert (protocol.start, protocol.n_replicas) == ("rest", 1)
+    test = machine.facts["test"]
+    assert test["total"] - len(test["wrong"]) == test["correct"]["half"] >= least
+    for reservoir in machine.reservoirs.values():  # so that W does no work along the way
+        np.testing.assert_array_equal(reservoir.W, reservoir.W.T)
+    quick = replace(machine, protocol=replace(protocol, dt=1e-2), engine="xla")
+    rows = np.repeat(np.arange(10), 8)  # eight trajectories of every digit, each read by itself
+    assert (quick.predict(IMAGES[rows], sample_ids=np.arange(len(rows))) == rows).mean() > 0.9
+
+
+def test_the_frugal_one_takes_a_fraction_of_the_work() -> None:
+    def work(machine: Classifier) -> float:
+        limit = replace(machine, protocol=replace(machine.protocol, n_replicas=math.inf), engine="meanfield")
+        features, start, total = limit.features(IMAGES), 0, 0.0
+        for reservoir in machine.reservoirs.values():
+            total += float((reservoir.drive(IMAGES) * features[:, start : start + 256]).sum() / reservoir.dynamics.kT)
+            start += 3 * 256
+        return total / len(IMAGES)
+
+    assert work(pretrained("mnist-frugal")) < work(pretrained("mnist-one")) / 15 < 1100
 
 
 def test_other_weights_read_nothing() -> None:
