@@ -40,7 +40,7 @@ struct Segment {
     Coupling W;          // in float32 for all segments of a sample, or in bfloat16 for all
 };
 
-// Replicas `first` to `last` - 1 of one sample.
+// Replicas `first` to `last` - 1 of one sample. The work is sum_n x_n+1 . (W - W^T) x_n / 2, times mu dt.
 struct Block {
     const Segment* segments;
     std::size_t n_segments;
@@ -50,6 +50,8 @@ struct Block {
     const double* start;       // x of replica 0 before the first step, (n_nodes,); null where every x is 0
     std::size_t start_stride;  // from one replica's x to the next one's in `start`
     double* end;               // x of replica 0 after the last step, (n_replicas, n_nodes); null if not wanted
+    double* work;              // work of the coupling on replica 0 until the first reading; null if not accounted for
+    std::size_t work_stride;   // from one reading to the next in `work`, (n_reads, ..., n_replicas)
 };
 
 struct Kernel {

@@ -96,12 +96,17 @@ void Run::run_part(std::size_t sample, std::size_t part, Buffer& workspace, std:
     const double* const start = request_.start ? request_.start + sample * request_.start_sample_stride : nullptr;
     double* const end =
         request_.states ? request_.states + sample * problem.n_replicas * problem.n_nodes : nullptr;
+    double* const work = request_.work ? request_.work + sample * problem.n_replicas : nullptr;
+    const std::size_t work_stride = request_.n_samples * problem.n_replicas;
     const Block block{segments.data(),   segments.size(),   request_.sample_ids[sample],
                       replica(part),     replica(part + 1), start,
-                      request_.start_replica_stride, end};
+                      request_.start_replica_stride, end,   work, work_stride};
     std::vector<double> sums(n_reads_ * problem.n_orders * problem.n_nodes);
     std::vector<std::uint64_t> clipped(n_reads_);
     kernel_.run(problem, block, workspace.data(), sums.data(), clipped.data(), &stop_);
+    if (work)  // W came multiplied by mu dt
+        for (std::size_t r = 0; r < n_reads_; ++r)
+            for (std::size_t m = block.first; m < block.last; ++m) work[r * work_stride + m] /= request_.mu_dt;
     if (!stop_) hand_in(sample, part, std::move(sums), clipped);
 }
 

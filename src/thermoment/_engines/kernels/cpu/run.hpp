@@ -36,7 +36,8 @@ struct Request {
     const bool* bfloat16;             // (S,): whether bfloat16 factors are good enough for this sample
     std::size_t n_samples;
     std::size_t n_threads;
-    double* raw;  // (n_reads, S, n_orders, N), the result
+    double* raw;   // (n_reads, S, n_orders, N), the result
+    double* work;  // work of the coupling until each reading, (n_reads, S, M); null if not accounted for
 };
 
 // Starts with its construction. The destructor stops what is still running.

@@ -11,7 +11,11 @@
 
 namespace thermoment {
 
-template <class V, class Product>
+// Where `accounts` is true, the tile also sums the work of the coupling's antisymmetric part. With x_-1 = 0 before the
+// first step of a segment of T steps,
+//   sum_n x_n+1 . (W - W^T) x_n / 2 = sum_n (x_n+1 - x_n-1) . W x_n / 2 - x_T-1 . W x_T / 2,
+// so that the W x_n of the step is all it takes, and one more product at the end.
+template <class V, class Product, bool accounts = false>
 class Tile {
     using Float = typename V::Float;
     using Unit = typename Product::Unit;
@@ -27,6 +31,7 @@ class Tile {
         x_ = static_cast<float*>(workspace);
         factor_ = reinterpret_cast<Unit*>(x_ + cells);
         next_factor_ = factor_ + cells / Product::nodes_per_row;
+        before_ = reinterpret_cast<float*>(next_factor_ + cells / Product::nodes_per_row);
         for (std::size_t k = 0; k < cells; ++k) x_[k] = 0;
         for (std::size_t k = 0; k < cells / Product::nodes_per_row; ++k) factor_[k] = next_factor_[k] = 0;
         for (std::size_t r = 0; r < V::lanes; ++r) {
@@ -42,6 +47,8 @@ class Tile {
         rest_ = Product::rest(segment.W);
         drive_ = segment.drive;
         const std::uint64_t end = n_ + segment.n_steps;
+        if constexpr (accounts)
+            for (std::size_t k = 0; k < round_up(problem_.n_nodes, 4) * V::lanes; ++k) before_[k] = 0;
         for (std::uint64_t n = n_; n < end; ++n) {
             const auto step = noise_.at(static_cast<std::uint32_t>(n));
             const bool with_rest = rest_ && n % rest_period == rest_period - 1;
@@ -52,6 +59,11 @@ class Tile {
             Unit* const old = factor_;
             factor_ = next_factor_;
             next_factor_ = old;
+            if constexpr (accounts) add_work(0.5);
+        }
+        if constexpr (accounts) {
+            for (std::size_t node = 0; node < problem_.n_nodes; node += 4) look_back(node);
+            add_work(-0.5);
         }
         n_ = end;
         return true;
@@ -78,6 +90,11 @@ class Tile {
                 states[r * problem_.n_nodes + i] = x_[i * V::lanes + r];
     }
 
+    // Writes the work since the first step of the live replicas, (n_live,).
+    void copy_work(double* work) const {
+        for (std::size_t r = 0; r < n_live_; ++r) work[r] = work_[r];
+    }
+
     std::uint64_t clipped() const { return clipped_; }
 
    private:
@@ -97,8 +114,12 @@ class Tile {
         // The sum over W x starts at the small change and not at x, so that x is rounded once a step.
         Float change[4];
         own_change(step, node, change);
+        [[maybe_unused]] Float own[4];
+        if constexpr (accounts)
+            for (std::size_t q = 0; q < 4; ++q) own[q] = change[q];
         accumulate<V, Product>(change, W_ + node * rows_, factor_, rows_);
         if (with_rest) accumulate<V, Product>(change, rest_ + node * rows_, factor_, rows_);
+        if constexpr (accounts) push(node, own, change);
         for (std::size_t i = 0; i < 4; i += Product::nodes_per_row) move(node + i, change + i);
     }
 
@@ -131,6 +152,35 @@ class Tile {
         Product::store(next_factor_ + node / Product::nodes_per_row * V::lanes, y);
     }
 
+    // Adds x_n+1 . W x_n - x_n-1 . W x_n of a group to the work of the step; x_n is kept for the next step.
+    void push(std::size_t node, const Float (&own)[4], const Float (&change)[4]) {
+        const Float upper = V::floats(problem_.clip), lower = V::floats(-problem_.clip);
+        for (std::size_t q = 0; q < 4 && node + q < problem_.n_nodes; ++q) {
+            float* const before = before_ + (node + q) * V::lanes;
+            const Float x = V::load(x_ + (node + q) * V::lanes);
+            const Float after = V::max(lower, V::min(upper, V::add(x, change[q])));
+            step_work_ = V::fma(V::sub(after, V::load(before)), V::sub(change[q], own[q]), step_work_);
+            V::store(before, x);
+        }
+    }
+
+    // Adds x_T-1 . W x_T of a group to the work, once the last step of a segment is done.
+    void look_back(std::size_t node) {
+        Float pushed[4];
+        for (std::size_t q = 0; q < 4; ++q) pushed[q] = V::floats(0.0f);
+        accumulate<V, Product>(pushed, W_ + node * rows_, factor_, rows_);
+        for (std::size_t q = 0; q < 4 && node + q < problem_.n_nodes; ++q)
+            step_work_ = V::fma(V::load(before_ + (node + q) * V::lanes), pushed[q], step_work_);
+    }
+
+    // Takes the work of a step into the sums, which are float64.
+    void add_work(double factor) {
+        alignas(64) float gained[V::lanes];
+        V::store(gained, step_work_);
+        for (std::size_t r = 0; r < V::lanes; ++r) work_[r] += factor * static_cast<double>(gained[r]);
+        step_work_ = V::floats(0.0f);
+    }
+
     void count(std::uint32_t beyond) {
         for (; beyond; beyond &= beyond - 1) ++clipped_;
     }
@@ -146,6 +196,9 @@ class Tile {
     float* x_;                // [node][replica]
     Unit* factor_;            // x as W x reads it, [row][replica]
     Unit* next_factor_;       // the same after this step, while other groups still read the old one
+    float* before_;           // x before the last step, [node][replica]; used where the tile accounts for work
+    Float step_work_ = V::floats(0.0f);
+    double work_[V::lanes] = {};
     std::uint32_t live_ = 0;  // a bit for each replica that does not only fill the vector up
     alignas(64) std::uint32_t places_[V::lanes];
     std::uint64_t clipped_ = 0;
@@ -153,34 +206,46 @@ class Tile {
 
 template <class V>
 std::size_t workspace_bytes(std::size_t n_nodes) {
-    return 3 * sizeof(float) * round_up(n_nodes, 4) * 2 * V::lanes;
+    return 4 * sizeof(float) * round_up(n_nodes, 4) * 2 * V::lanes;
 }
 
-template <class V, class Product>
+template <class V, class Product, bool accounts>
 void run_tile(const Problem& problem, const Block& block, std::size_t first, std::size_t n_live, void* workspace,
               double* sums, std::uint64_t* clipped, const std::atomic<bool>& stop) {
-    Tile<V, Product> tile(problem, block, first, n_live, workspace);
+    Tile<V, Product, accounts> tile(problem, block, first, n_live, workspace);
+    double* work = block.work;
     for (const Segment *segment = block.segments, *end = segment + block.n_segments; segment != end; ++segment) {
         if (!tile.run(*segment, stop)) return;
         if (!segment->read) continue;
         tile.add_powers(sums);
         *clipped++ += tile.clipped();
+        if constexpr (accounts) {
+            tile.copy_work(work + first);
+            work += block.work_stride;
+        }
         sums += problem.n_orders * problem.n_nodes;
     }
     if (block.end) tile.copy_state(block.end + first * problem.n_nodes);
 }
 
 // Two vectors of replicas at a time; one where no more are left. A replica's bits are the same in either.
-template <class V, template <class> class Product>
-void run_block(const Problem& problem, const Block& block, void* workspace, double* sums, std::uint64_t* clipped,
+template <class V, template <class> class Product, bool accounts>
+void run_tiles(const Problem& problem, const Block& block, void* workspace, double* sums, std::uint64_t* clipped,
                const std::atomic<bool>* stop) {
     using Two = Pair<V>;
     for (std::size_t first = block.first; first < block.last && !stop->load(std::memory_order_relaxed);) {
         const std::size_t left = block.last - first, n_live = left < Two::lanes ? left : Two::lanes;
-        const auto run = n_live > V::lanes ? run_tile<Two, Product<Two>> : run_tile<V, Product<V>>;
+        const auto run = n_live > V::lanes ? run_tile<Two, Product<Two>, accounts> : run_tile<V, Product<V>, accounts>;
         run(problem, block, first, n_live, workspace, sums, clipped, *stop);
         first += n_live;
     }
+}
+
+template <class V, template <class> class Product>
+void run_block(const Problem& problem, const Block& block, void* workspace, double* sums, std::uint64_t* clipped,
+               const std::atomic<bool>* stop) {
+    const auto run = block.work ? run_tiles<V, Product, true> : run_tiles<V, Product, false>;
+    run(problem, block, workspace, sums, clipped, stop);
 }
 
 }  // namespace thermoment
