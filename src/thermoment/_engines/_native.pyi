@@ -35,9 +35,9 @@ def moments(
     work: NDArray[np.float64] | None,
     report: Callable[[int], None],
 ) -> list[int]:
-    """Fills `raw` (R, S, len(orders), N), and `states` (S, M, N) and `work` (R, S, M) if given; returns clipped updates.
+    """Fills `raw` (R, S, len(orders), N), and `states` (S, M, N) if given; returns clipped updates up to each reading.
 
-    Both are counted up to each reading. `work` is that of `PathWork`; it needs `bfloat16` to be False throughout.
+    `work` (R, S, M), if given, gets the work of `PathWork` up to each reading; `bfloat16` must then be False throughout.
 
     W, drive, n_steps and read have an entry for each segment, R of which are read. `start` is x before the first step,
     (S or 1, M or 1, N).

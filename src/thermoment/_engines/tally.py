@@ -38,7 +38,5 @@ class Tally:
         """What an engine found at a reading: its moments and clipped updates, with what was taken in here."""
         with np.errstate(invalid="ignore"):  # one replica has no variance: 0 / 0
             variance = self._squares / np.float64(self._n_replicas - 1)
-        observed = {
-            name: Observed(self._mean[k], variance[k], self._n_replicas) for k, name in enumerate(self._names)
-        }
+        observed = {name: Observed(self._mean[k], variance[k], self._n_replicas) for k, name in enumerate(self._names)}
         return Outcome(raw, clip_count, None, observed, totals=self.totals)
