@@ -37,7 +37,7 @@ def moments(
 ) -> list[int]:
     """Fills `raw` (R, S, len(orders), N), and `states` (S, M, N) if given; returns clipped updates up to each reading.
 
-    `work` (R, S, M), if given, gets the work of `PathWork` up to each reading; `bfloat16` must then be False throughout.
+    `work` (R, S, M), if given, gets the work of `PathWork` up to each reading; `bfloat16` must then be False.
 
     W, drive, n_steps and read have an entry for each segment, R of which are read. `start` is x before the first step,
     (S or 1, M or 1, N).

@@ -122,7 +122,9 @@ def energetics(
         if one.dynamics.kT == 0:
             raise invalid("kT", "be positive where energies are asked for in units of kT", 0.0)
         if one.dynamics.kT != kT:
-            raise invalid("reservoir", "have one kT for all reservoirs, to add up their accounts", one.dynamics.kT)
+            raise invalid("reservoir", f"have kT = {kT:g} throughout, to add up the accounts", one.dynamics.kT)
+        if one.n_inputs != reservoirs[0].n_inputs:
+            raise invalid("reservoir", f"take {reservoirs[0].n_inputs} inputs throughout", one.n_inputs)
     if len(reservoirs) > 1 and per_replica:
         raise invalid("per_replica", "be False for several reservoirs, whose replicas are not paired", True)
     name = engine if isinstance(engine, str) else getattr(engine, "name", None)
