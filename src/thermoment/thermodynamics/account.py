@@ -13,7 +13,7 @@ S has a potential and is part of the energy; A has none, and what it does on the
     cycle     = work_on + work_off + work_path
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,14 @@ def account_of(work_on: Array, work_off: Array, work_path: Array, energy: Array,
     """The account from terms in the units of kT."""
     on, off, path, rise = (term / kT for term in (work_on, work_off, work_path, energy))
     return Account(on, off, path, path - rise, rise, on + off + path)
+
+
+def switching_work(drive: NDArray[Any], mean: NDArray[Any], kT: float) -> Array:
+    """work_on + work_off on average, in units of kT: (...), from h and <x(t_final)>, (..., N) each.
+
+    Switching on takes nothing on average, at either start of a protocol: there <x(0)> = 0.
+    """
+    return np.asarray((np.asarray(drive, np.float64) * mean).sum(axis=-1) / kT)
 
 
 def symmetric_part(W: Array) -> Array:
