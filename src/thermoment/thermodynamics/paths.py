@@ -14,7 +14,7 @@ from thermoment._support.progress import Progress, reporter
 from thermoment.physics import integrability
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
-from thermoment.simulation import ClipWarning, Start, clip_sentence, prepare
+from thermoment.simulation import ClipWarning, Start, check_progress, clip_sentence, prepare
 from thermoment.thermodynamics.account import Account, Array, Found, account_of, energy_of, symmetric_part
 
 # Numbers x that are held at once for the start of the replicas, and as many for their end: 128 MiB each.
@@ -44,6 +44,7 @@ def sampled(
     )
     found, _ = choose(engine, driven)
     found.check(driven)
+    check_progress(progress, task.n_samples)
     S, M, N = task.n_samples, task.n_replicas, task.n_nodes
     check_fits("inputs", (len(Account._fields), S, M if per_replica else 1))
     terms = []
