@@ -27,8 +27,9 @@ def test_the_python_prints_what_the_readme_shows() -> None:
     assert printed.getvalue() == shown[1]
 
 
-def test_the_python_of_the_page_on_protocols_prints_what_the_page_shows() -> None:
-    page = (ROOT / "docs/protocols.md").read_text("utf-8")
+@pytest.mark.parametrize("name", ["protocols", "energy"])
+def test_the_python_of_a_page_prints_what_the_page_shows(name: str) -> None:
+    page = (ROOT / f"docs/{name}.md").read_text("utf-8")
     printed = io.StringIO()
     names: dict[str, object] = {}
     with contextlib.redirect_stdout(printed):

@@ -8,10 +8,12 @@ __version__ = "0.2.0"
 __all__ = [
     "Course",
     "Dynamics",
+    "Energetics",
     "Heat",
     "Info",
     "Moments",
     "Observed",
+    "PathWork",
     "Phase",
     "Protocol",
     "Refereed",
@@ -22,6 +24,7 @@ __all__ = [
     "concatenate",
     "course",
     "distance_to_equilibrium",
+    "energetics",
     "engines",
     "final_states",
     "integrability",
@@ -63,7 +66,10 @@ if TYPE_CHECKING:
     from thermoment.simulation import final_states as final_states
     from thermoment.simulation import sample_paths as sample_paths
     from thermoment.simulation import simulate as simulate
+    from thermoment.thermodynamics.energetics import Energetics as Energetics
+    from thermoment.thermodynamics.energetics import energetics as energetics
     from thermoment.thermodynamics.heat import Heat as Heat
+    from thermoment.thermodynamics.heat import PathWork as PathWork
     from thermoment.thermodynamics.heat import Work as Work
     from thermoment.thermodynamics.relaxation import Relaxation as Relaxation
     from thermoment.thermodynamics.relaxation import distance_to_equilibrium as distance_to_equilibrium
@@ -78,7 +84,8 @@ else:
         "protocol": "Protocol",
         "reservoir": "Reservoir",
         "simulation": "State final_states sample_paths simulate",
-        "thermodynamics.heat": "Heat Work",
+        "thermodynamics.energetics": "Energetics energetics",
+        "thermodynamics.heat": "Heat PathWork Work",
         "twin": "Refereed referee",
         "thermodynamics.relaxation": "Relaxation distance_to_equilibrium",
         "_engines.cuda": "Cuda",

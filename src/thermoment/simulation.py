@@ -119,10 +119,7 @@ def readings(
     check_fits("inputs", (task.n_reads, task.n_samples, len(task.protocol.orders), task.n_nodes))
     if task.keep_states:
         check_fits("states", (task.n_samples, task.n_replicas, task.n_nodes))
-    if callable(progress):
-        check_function("progress", progress, 0, task.n_samples)
-    elif not isinstance(progress, bool | np.bool_):
-        raise invalid("progress", "be True, False or a function", quoted(progress))
+    check_progress(progress, task.n_samples)
     with reporter(progress, task.n_samples) as report:
         start = time.perf_counter()
         outcome = found.moments(task, report)
@@ -137,6 +134,14 @@ def readings(
             moments.append(Moments(one.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, one.observed))
     state = None if outcome.states is None else State(outcome.states, task.first_step + n_steps)
     return moments, state
+
+
+def check_progress(progress: Progress, n_samples: int) -> None:
+    """Refuses what can neither be called with numbers of samples nor is True or False."""
+    if callable(progress):
+        check_function("progress", progress, 0, n_samples)
+    elif not isinstance(progress, bool | np.bool_):
+        raise invalid("progress", "be True, False or a function", quoted(progress))
 
 
 def clip_sentence(count: int, task: Task) -> str:

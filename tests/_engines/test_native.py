@@ -197,9 +197,11 @@ def test_float32_where_thermal_motion_does_not_blur_the_rounding_of_x() -> None:
 
 
 @each_kernel
-def test_bits_do_not_depend_on_batch_order_or_threads(isa: str) -> None:
-    # Drives of very different strength: on AVX-512 with bfloat16 some samples are done in float32, some not.
-    reservoir, protocol = _reservoir(37), tm.Protocol(dt=1e-4, t_final=3e-3, n_replicas=70, clip=math.inf)
+@pytest.mark.parametrize("M", [1, 3, 16, 70])
+def test_bits_do_not_depend_on_batch_order_or_threads(isa: str, M: int) -> None:
+    # Drives of very different strength: on AVX-512 with bfloat16 some samples are done in float32, some not. Samples of
+    # few replicas share a tile, unless they are alone.
+    reservoir, protocol = _reservoir(37), tm.Protocol(dt=1e-4, t_final=3e-3, n_replicas=M, clip=math.inf)
     inputs = _inputs(9) * np.logspace(-1, 3, 9)[:, None]
     ids = np.arange(9)
     whole = tm.simulate(reservoir, inputs, protocol, engine=Native(isa, threads=1), sample_ids=ids).raw
@@ -231,16 +233,17 @@ def test_clipped_updates_are_counted_exactly(isa: str) -> None:
     # about 0.1, so of these 2e5 updates 0.2 would be that close on average, and an update on the other side moves
     # the count by one: with this seed there is none. N and M leave lanes, nodes and a group to be filled up, which clip
     # at this limit as often as the others and must not be counted.
-    protocol = tm.Protocol(dt=0.01, t_final=0.5, n_replicas=45, clip=0.3)
-    for N in (5, 91):
-        found, wanted = _native(isa, N, 1, protocol), _reference(N, 1, protocol)
+    for N, S, M in ((5, 1, 45), (91, 1, 45), (5, 5, 3)):
+        protocol = tm.Protocol(dt=0.01, t_final=0.5, n_replicas=M, clip=0.3)
+        found, wanted = _native(isa, N, S, protocol), _reference(N, S, protocol)
         assert found.info.clip_count == wanted.info.clip_count > 100
 
 
 @each_kernel
-def test_every_order_64_bit_ids_and_no_clip(isa: str) -> None:
+@pytest.mark.parametrize("M", [2, 19])
+def test_every_order_64_bit_ids_and_no_clip(isa: str, M: int) -> None:
     protocol = tm.Protocol(
-        dt=0.01, t_final=0.1, n_replicas=19, clip=math.inf, orders=tuple(range(1, 9)), seed=2**32 - 1
+        dt=0.01, t_final=0.1, n_replicas=M, clip=math.inf, orders=tuple(range(1, 9)), seed=2**32 - 1
     )
     ids = (2**40 + 3, 2**64 - 1)
     found, wanted = _native(isa, 6, 2, protocol, ids), _reference(6, 2, protocol, ids)

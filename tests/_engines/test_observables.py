@@ -1,6 +1,6 @@
 """Observables: what engines sum along the paths is what a path written out by hand adds up to, in any batch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment._engines.task import Engine, Move
+from thermoment._engines.choice import choose
+from thermoment._engines.task import Engine, Move, PathWork
 from thermoment._engines.xla import Xla
+from thermoment.simulation import prepare
 from thermoment.thermodynamics.heat import Heat, Work
 
 RESERVOIR = tm.Reservoir.draw(7, 3, s_W=0.8, s_K=3.0, seed=1, dynamics=tm.Dynamics(J2=0.8, J4=1.2, mu=1.3, kT=0.2))
@@ -86,7 +88,70 @@ def test_one_replica_has_a_mean_and_no_variance() -> None:
     assert np.isnan(found.standard_error).all()
 
 
-@pytest.mark.parametrize("name", ["native", "cuda", "meanfield"])
+def test_native_takes_the_work_along_the_path_alone() -> None:
+    if not tm.engines()["native"].can_run:
+        pytest.skip(tm.engines()["native"].note)
+    expected = "`observables` must be PathWork alone for the native engine .reference and xla take any., but was heat"
+    with pytest.raises(ValueError, match=expected):
+        tm.simulate(RESERVOIR, INPUTS, PROTOCOL, engine="native", observables=(PathWork(), Heat()))
+
+
+@pytest.mark.parametrize("engine", ["native", "xla", Xla("float64")], ids=str)
+def test_work_along_the_path_is_that_of_the_reference_in_every_replica(engine: str | Engine) -> None:
+    """Through a rest, with a clip, in tiles that are full and tiles that are not; by hand from the paths, too."""
+    protocol = replace(PROTOCOL, n_replicas=77, start="rest", t_rest=3.0, clip=0.8)
+
+    def totals(engine: str | Engine) -> Any:
+        task = replace(prepare(RESERVOIR, INPUTS, protocol), observables=(PathWork(),), keep_totals=True)
+        found, _ = choose(engine, task)
+        outcome = found.moments(task, lambda _: None)
+        assert outcome.totals is not None
+        seen = outcome.observed["path_work"]
+        np.testing.assert_allclose(seen.mean, outcome.totals[0].mean(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(seen.variance, outcome.totals[0].var(axis=1, ddof=1), rtol=1e-12)
+        return outcome.totals[0]
+
+    if engine == "native" and not tm.engines()["native"].can_run:
+        pytest.skip(tm.engines()["native"].note)
+    _, x = tm.sample_paths(RESERVOIR, INPUTS, protocol, nodes=range(7), engine="reference")
+    A = (RESERVOIR.W - RESERVOIR.W.T) / 2
+    middle, change = (x[:, :, 1:] + x[:, :, :-1]) / 2, np.diff(x, axis=2)
+    expected = np.einsum("smti,ij,smtj->sm", change, A, middle)
+    np.testing.assert_allclose(totals("reference"), expected, atol=1e-12)
+    np.testing.assert_allclose(totals(engine), expected, atol=1e-11 if engine == Xla("float64") else 2e-5)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_every_kernel_of_native_sums_it_at_every_reading(isa: str) -> None:
+    """Over phases of different couplings; what was summed is counted on from one reading to the next."""
+    try:
+        engine = tm.Native(isa)
+        engine.status()
+    except (AttributeError, RuntimeError, ValueError) as why:
+        pytest.skip(str(why))
+    other = tm.Reservoir.draw(7, 3, s_W=1.5, seed=2).W
+    phases = [tm.Phase(0.1, INPUTS), tm.Phase(0.01, -INPUTS, other), tm.Phase(0.2, None)]
+    both = [
+        tm.course(RESERVOIR, phases, PROTOCOL, engine=one, observables=[PathWork()]) for one in (engine, "reference")
+    ]
+    found, expected = ([m.observed["path_work"].mean for m in one.moments] for one in both)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert np.abs(np.diff(expected, axis=0)).min() > 1e-4
+
+
+def test_to_account_for_work_changes_no_moment_of_native() -> None:
+    """Where the product is float32 with and without: the same bits."""
+    if not tm.engines()["native"].can_run:
+        pytest.skip(tm.engines()["native"].note)
+    x0 = np.full(7, 0.3)  # a run from x0 is done in float32
+    with_, without = (
+        tm.simulate(RESERVOIR, INPUTS, PROTOCOL, engine="native", x0=x0, observables=observables)
+        for observables in ([PathWork()], [])
+    )
+    assert with_.raw.tobytes() == without.raw.tobytes()
+
+
+@pytest.mark.parametrize("name", ["cuda", "meanfield"])
 def test_engines_that_take_no_observables_say_so(name: str) -> None:
     if not tm.engines()[name].can_run:
         pytest.skip(tm.engines()[name].note)
@@ -99,7 +164,7 @@ def test_auto_passes_over_them() -> None:
     info = tm.simulate(RESERVOIR, INPUTS, PROTOCOL, observables=(Heat(),)).info
     assert info.engine == "xla"
     if tm.engines()["native"].can_run:
-        assert "native cannot: Argument `observables` must be empty for the native engine" in info.choice
+        assert "native cannot: Argument `observables` must be PathWork alone for the native engine" in info.choice
 
 
 def test_files_keep_them(tmp_path: Path) -> None:

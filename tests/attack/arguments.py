@@ -140,6 +140,23 @@ CALLS: dict[str, Call] = {
         {"duration": 0.2, "inputs": INPUTS, "W": RESERVOIR.W},
     ),
     "Course.at": Call(tm.course(RESERVOIR, INPUTS, PROTOCOL, engine="reference").at, {"t": 0.2}),
+    "energetics": Call(
+        tm.energetics,
+        {
+            "reservoir": RESERVOIR,
+            "inputs": INPUTS,
+            "protocol": PROTOCOL,
+            "engine": "reference",
+            "sample_ids": [0, 1],
+            "x0": np.zeros(4),
+            "per_replica": True,
+            "progress": lambda done, total: None,  # noqa: ARG005
+        },
+    ),
+    "joules": Call(
+        tm.energetics(RESERVOIR, INPUTS, PROTOCOL, engine="reference").joules,
+        {"temperature": 300.0},
+    ),
     "final_states": Call(
         tm.final_states,
         {

@@ -1,5 +1,6 @@
 """What a report says in words: verdicts beside the paper, significance, how numbers and settings are written."""
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -14,7 +15,7 @@ from thermoment.report import beside, findings, formatting
 from thermoment.report.tables import settings_tables, written
 from thermoment.results import paper
 from thermoment.results.naming import Fit, ModelKey
-from thermoment.results.results import Results
+from thermoment.results.results import Cost, Results
 from thermoment.results.table import Table
 
 
@@ -215,3 +216,41 @@ class TestWords:
         found = settings_tables(Results.from_json(given))
         column = found["columns"].index("shares_start_with")
         assert [row[column] for row in found["rows"]] == ["none", "K1", "none"]
+
+
+class TestCost:
+    """What an answer takes, with what was counted and what was not."""
+
+    @pytest.mark.parametrize(
+        ("cost", "protocol", "sentence"),
+        [
+            (
+                Cost(161234.5, {"K1": 1259.644}, ("work_on", "work_off")),
+                {},
+                "An answer takes 161,000 kT of work, 1,260 kT for a cycle (switching the drive on and off; without the "
+                "directed coupling and putting the nodes to zero before).",
+            ),
+            (
+                Cost(30.0, {"K1": 10.0, "K2": 5.0}, ("work_on", "work_off", "work_path")),
+                {"start": "rest", "t_rest": 2.0},
+                "An answer takes 30 kT of work, 15 kT for a cycle of the machine (switching the drive on and off, and "
+                "the directed coupling).",
+            ),
+            (
+                Cost(None, {"K1": 0.123456}, ("work_on", "work_off", "work_path")),
+                {"start": "rest", "t_rest": 2.0},
+                "A cycle takes 0.123 kT of work (switching the drive on and off, and the directed coupling).",
+            ),
+        ],
+    )
+    def test_in_a_sentence(self, cost: Cost, protocol: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+        given = results()
+        given["settings"]["protocol"] |= protocol
+        found = replace(Results.from_json(given), cost=cost)
+        assert findings.cost(found).replace("\N{NO-BREAK SPACE}", " ") == sentence
+        assert Results.from_json(found.to_json()) == found
+        assert findings.cost(found) in report(tmp_path, json.loads(found.to_json())).text
+
+    def test_nothing_is_said_where_it_is_not_known(self, tmp_path: Path) -> None:
+        assert findings.cost(Results.from_json(results())) == ""
+        assert "of work" not in report(tmp_path, results()).text

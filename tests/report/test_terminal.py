@@ -1,6 +1,7 @@
 """What a person sees: results that can be read at any width, with no cell cut off."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from io import StringIO
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from support.made_up import MNIST, results, study
 from thermoment.report import terminal as display
-from thermoment.results.results import Results, from_json
+from thermoment.results.results import Cost, Results, from_json
 
 
 def test_a_table_shows_brackets_as_they_are_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +127,13 @@ def test_what_is_not_a_terminal_is_wide(capsys: pytest.CaptureFixture[str]) -> N
     assert f"  {100 * low:.2f} to {100 * high:.2f}" in out
 
 
+def test_a_run_says_what_an_answer_takes() -> None:
+    given = Results.from_json(RUNS["trained"])
+    told = replace(given, cost=Cost(5e3, {"K1": 39.0625}, ("work_on", "work_off")))
+    assert not any(" kT" in line for line in printed(display.result(given, 200), 200))
+    assert any("An answer takes 5,000" in line for line in printed(display.result(told, 200), 200))
+
+
 class TestComparison:
     FOUND: ClassVar[dict[str, Any]] = {
         "settings": {
@@ -134,6 +142,7 @@ class TestComparison:
             "settings.protocol.W": [0.1, 2.0],
         },
         "total": [500, 500],
+        "cost": [161234.5, None],
         "headline": {
             "models": ["K1+K2|feature|1,2|sgd", "K1+K2|feature|1,2|trained"],
             "a": 470,
@@ -164,8 +173,8 @@ class TestComparison:
     def test_the_headlines_come_first_and_name_their_readouts(self) -> None:
         (line, *_) = printed(display.comparison(self.FOUND, "digits", "best-digits"), 200)
         assert line == (
-            "digits: 470 of 500 correct (K1+K2, paper's readout); best-digits: 487 of 500 correct (K1+K2, trained with "
-            "the machine). Exact McNemar p = 0.00049."
+            "digits: 470 of 500 correct, 161,000 kT an answer (K1+K2, paper's readout); best-digits: 487 "
+            "of 500 correct (K1+K2, trained with the machine). Exact McNemar p = 0.00049."
         )
         other = self.FOUND | {"headline": self.FOUND["headline"] | {"p": None}}
         (line, *_) = printed(display.comparison(other, "digits", "best-digits"), 200)

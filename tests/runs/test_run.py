@@ -18,11 +18,13 @@ import thermoment as tm
 from support.runs import TINY, contents, copied, experiment
 from thermoment._engines.reference import Reference
 from thermoment._engines.task import Outcome, Report, Task
+from thermoment.data import load as load_data
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.results import load
 from thermoment.runs import run as runner
+from thermoment.runs.compare import compare
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.folder import rewrite_report, verify
 from thermoment.runs.predictions import load_predictions
@@ -105,6 +107,21 @@ def test_predictions_follow_from_features_and_readouts(finished: Path) -> None:
         for name in stores
     ]
     np.testing.assert_array_equal(predictions[logit], np.mean(halves, axis=0).argmax(1))
+
+
+def test_what_an_answer_takes_is_the_work_on_the_test_samples(tiny: Experiment, finished: Path) -> None:
+    """The account of the same paths: switching the drive on and off, six replicas of both reservoirs."""
+    cost = load(finished).cost  # type: ignore[union-attr]
+    assert cost is not None
+    machine = tm.load(finished)
+    images = load_data("digits").first(120, 60).x_test
+    for name, one in machine.reservoirs.items():
+        ids = np.arange(120, 180)
+        account = tm.energetics(one, images, tiny.protocol, engine="reference", sample_ids=ids)
+        assert cost.cycles[name] == pytest.approx((account.work_on + account.work_off).mean(), rel=1e-5)
+    assert cost.answer == pytest.approx(6 * sum(cost.cycles.values()), rel=1e-5)
+    assert cost.counted == ("work_on", "work_off")
+    assert compare(finished, finished)["cost"] == [cost.answer, cost.answer]
 
 
 def test_columns_are_the_orders_of_the_chosen_reservoirs() -> None:

@@ -108,6 +108,23 @@ def test_the_head_reads_sampled_and_deterministic_moments(tiny: Experiment, fini
         np.testing.assert_array_equal(predictions[replace(BOTH, readout=readout)], expected)  # type: ignore[arg-type]
 
 
+def test_what_an_answer_takes_has_the_work_of_the_coupling_where_tables_are_there(
+    tiny: Experiment, finished: Path
+) -> None:
+    cost = load(finished).cost  # type: ignore[union-attr]
+    assert cost is not None
+    assert cost.counted == ("work_on", "work_off", "work_path")
+    images = load_data("digits").first(120, 60).x_test
+    for name in ("K1", "K2"):
+        one = tm.Reservoir.load(finished / f"reservoirs/{name}.safetensors")
+        found = tm.simulate(one, images, tiny.protocol, engine="reference", sample_ids=np.arange(120, 180))
+        account = tm.energetics(one, images, tiny.protocol, engine="meanfield")
+        drive = (one.drive(images) * found.order(1)).sum(axis=1).mean() / one.dynamics.kT
+        path = float(account.work_path.mean())
+        assert cost.cycles[name] == pytest.approx(drive + path, abs=1e-4)
+        assert abs(path) > 5e-4
+
+
 def test_a_finished_run_loads_as_a_classifier_that_predicts_again_what_it_predicted(finished: Path) -> None:
     images = load_data("digits").first(120, 60).x_test
     _, predictions = load_predictions(finished)

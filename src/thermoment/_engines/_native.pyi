@@ -32,9 +32,12 @@ def moments(
     n_threads: int,
     raw: NDArray[np.float64],
     states: NDArray[np.float64] | None,
+    work: NDArray[np.float64] | None,
     report: Callable[[int], None],
 ) -> list[int]:
     """Fills `raw` (R, S, len(orders), N), and `states` (S, M, N) if given; returns clipped updates up to each reading.
+
+    `work` (R, S, M), if given, gets the work of `PathWork` up to each reading; `bfloat16` must then be False.
 
     W, drive, n_steps and read have an entry for each segment, R of which are read. `start` is x before the first step,
     (S or 1, M or 1, N).

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment._engines.tally import Tally
 from thermoment._engines.task import (
     Array,
     Outcome,
+    PathWork,
     Report,
     Task,
-    check_no_observables,
     check_samples,
     outcome_of,
 )
@@ -40,7 +41,7 @@ class Native:
 
     `isa` asks for a kernel by the instruction set it is made for (`avx512bf16`, `avx512`, `avx2`, `plain`); the
     fastest that this processor has is used unless given. `threads` is the number of threads; neither it nor the batch
-    changes the bits of a result.
+    changes the bits of a result. Of all observables it takes `thermoment.PathWork`, with W x in float32.
     """
 
     isa: str | None = None
@@ -67,11 +68,24 @@ class Native:
 
     def check(self, task: Task) -> None:
         check_samples(task)
-        check_no_observables(task, self.name)
+        others = [one.name for one in task.observables if not isinstance(one, PathWork)]
+        if others:
+            must = f"be PathWork alone for the {self.name} engine (reference and xla take any)"
+            raise invalid("observables", must, ", ".join(others))
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        good = _bfloat16_suffices(task) if self._kernel()[2] else np.zeros((task.n_samples, task.n_reads), bool)
-        raw, clip_counts, states = self._run(task, np.asarray(good.all(axis=1)), report)
+        good = np.zeros((task.n_samples, task.n_reads), bool)
+        if self._kernel()[2] and not task.observables:
+            good = _bfloat16_suffices(task)
+        work = np.empty((task.n_reads, task.n_samples, task.n_replicas)) if task.observables else None
+        raw, clip_counts, states = self._run(task, np.asarray(good.all(axis=1)), report, work)
+        if work is not None:
+            readings = []
+            for *found, of_all in zip(raw, clip_counts, work, strict=True):
+                tally = Tally(task)
+                tally.add(slice(None), slice(None), of_all[None])
+                readings.append(tally.outcome(*found))
+            return outcome_of(readings, states)
         # A reading has the bits of a run that ends there: where bfloat16 suffices up to it, but not to the end, the
         # sample is run again up to it.
         ends = [k for k, segment in enumerate(task.segments, start=1) if segment.read]
@@ -82,8 +96,13 @@ class Native:
             raw[:r, samples], _, _ = self._run(part, np.ones(len(samples), bool), lambda _: None)
         return outcome_of([Outcome(*one) for one in zip(raw, clip_counts, strict=True)], states)
 
-    def _run(self, task: Task, bfloat16: NDArray[np.bool_], report: Report) -> tuple[Array, list[int], Array | None]:
-        """Moments (R, S, len(orders), N) and clipped updates at each reading, and the states if the task wants them."""
+    def _run(
+        self, task: Task, bfloat16: NDArray[np.bool_], report: Report, work: Array | None = None
+    ) -> tuple[Array, list[int], Array | None]:
+        """Moments (R, S, len(orders), N) and clipped updates at each reading, and the states if the task wants them.
+
+        `work` (R, S, M), where given, is filled with the work of the coupling.
+        """
         protocol, segments = task.protocol, task.segments
         mu_dt, linear, cubic, sigma = task.step.uniform()
         raw = np.empty((task.n_reads, task.n_samples, len(protocol.orders), task.n_nodes))
@@ -110,6 +129,7 @@ class Native:
             n_threads=self._threads(),
             raw=raw,
             states=states,
+            work=work,
             report=report,
         )
         return raw, clip_counts, states

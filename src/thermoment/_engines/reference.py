@@ -42,15 +42,14 @@ class Reference:
         for s in range(task.n_samples):
             for replicas in _blocks(task):
                 for r, (x, clipped, totals) in enumerate(_readings(task, s, replicas)):
-                    tallies[r].add(slice(s, s + 1), totals[:, None])
+                    tallies[r].add(slice(s, s + 1), slice(replicas[0], replicas[-1] + 1), totals[:, None])
                     raw[r, s] += [power.sum(axis=0) for power in _powers(x, orders)]
                     clip_counts[r] += clipped
                 if states is not None:
                     states[s, replicas] = x
             raw[:, s] /= task.n_replicas
             report(s + 1)
-        observed = [tally.observed(task.n_replicas) for tally in tallies]
-        return outcome_of([Outcome(m, c, None, o) for m, c, o in zip(raw, clip_counts, observed, strict=True)], states)
+        return outcome_of([tally.outcome(m, c) for tally, m, c in zip(tallies, raw, clip_counts, strict=True)], states)
 
     def final_states(self, task: Task) -> Array:
         states = self.moments(replace(task, keep_states=True), lambda _: None).states

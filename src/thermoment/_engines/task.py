@@ -85,6 +85,21 @@ class Observable(Interface):
         """
 
 
+@dataclass(frozen=True)
+class PathWork:
+    """Work of the coupling's antisymmetric part A = (W - W^T) / 2 along the path: sum_n x_n+1 . A x_n.
+
+    It is the Stratonovich sum of (A x_mid) dx: since y . A y = 0 for every y, (A x_mid) dx = x_n+1 . A x_n exactly. The
+    symmetric part of W has a potential and needs no sum. In the units of kT; zero where W is symmetric. The native
+    engine sums it in its kernel.
+    """
+
+    name = "path_work"
+
+    def increment(self, move: Move) -> Any:
+        return (move.after * (move.before @ ((move.W - move.W.T) / 2).T)).sum(axis=-1)
+
+
 class Segment(NamedTuple):
     """A run of steps in which drive and coupling do not change."""
 
@@ -118,6 +133,8 @@ class Task:
     """number n of the first step in the noise contract"""
     keep_states: bool = False
     """whether the states at the end are wanted"""
+    keep_totals: bool = False
+    """whether what the observables add up to is wanted for every replica"""
     a_part: bool = False
     """whether this may be a part of a longer run: then its bits must not depend on where that run is cut"""
 
@@ -184,6 +201,8 @@ class Outcome(NamedTuple):
     """for each observable of the task, by name, summed from the first step on"""
     earlier: tuple["Outcome", ...] = ()
     """the same at the end of each earlier segment that is read"""
+    totals: Array | None = None
+    """what each of K observables added up to in every replica, (K, S, M), where the task wants it"""
     states: Array | None = None
     """x at the end of the last segment, (S, M, N), where the task wants it"""
 

@@ -78,14 +78,13 @@ class Xla:
                 raw[r, samples] += sums[:count, :, layout.columns]
                 clip_counts[r] += int(clips[:count].sum())
                 if watched:
-                    tallies[r].add(samples, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
+                    tallies[r].add(samples, replicas, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
             if states is not None:
                 states[samples, replicas] = x[..., layout.columns]
             if replicas.stop == task.n_replicas:
                 report(samples.stop)
         raw /= task.n_replicas
-        observed = [tally.observed(task.n_replicas) for tally in tallies]
-        return outcome_of([Outcome(m, c, None, o) for m, c, o in zip(raw, clip_counts, observed, strict=True)], states)
+        return outcome_of([tally.outcome(m, c) for tally, m, c in zip(tallies, raw, clip_counts, strict=True)], states)
 
     def final_states(self, task: Task) -> Array:
         states = self.moments(replace(task, observables=(), keep_states=True), lambda _: None).states

@@ -10,6 +10,7 @@ from typing import Any
 from thermoment.report.formatting import (
     FIT_NAMES,
     all_of,
+    energy,
     listing,
     more,
     percent,
@@ -86,6 +87,25 @@ def clipped(results: Results) -> str:
     updates = images * sum(one["n_nodes"] for one in reservoirs) * protocol["n_replicas"] * steps
     share = f"{100 * results.clip_count / updates:.2g}"
     return f"{results.clip_count} updates ({share} %) were clipped to |x| <= {protocol['clip']:g}"
+
+
+def cost(results: Results) -> str:
+    """What an answer takes, and what of it was counted; empty where it is not known."""
+    found = results.cost
+    if found is None:
+        return ""
+    cycle = sum(found.cycles.values())
+    whose = "a cycle of the machine" if len(found.cycles) > 1 else "a cycle"
+    counted = "switching the drive on and off"
+    counted += ", and the directed coupling" if "work_path" in found.counted else ""
+    left_out = [] if "work_path" in found.counted else ["the directed coupling"]
+    if results.settings["protocol"].get("start", "zero") == "zero":
+        left_out.append("putting the nodes to zero before")
+    if found.answer is None:
+        what = f"{whose[0].upper()}{whose[1:]} takes {energy(cycle)} of work"
+    else:
+        what = f"An answer takes {energy(found.answer)} of work, {energy(cycle)} for {whose}"
+    return f"{what} ({counted}{f'; without {listing(left_out)}' if left_out else ''})."
 
 
 def mistakes(results: Results, most: int = 3) -> str:

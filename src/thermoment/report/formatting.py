@@ -41,6 +41,12 @@ def all_of(names: Sequence[str]) -> str:
     return f"{_NUMBERS.get(len(names), f'All {len(names)}')} reservoirs"
 
 
+def energy(value: float) -> str:
+    """161234.5 as "161,000 kT", 3.14159 as "3.14 kT": three digits."""
+    digits = float(f"{value:.3g}")
+    return f"{digits:,.0f}\N{NO-BREAK SPACE}kT" if abs(digits) >= 100 else f"{digits:g}\N{NO-BREAK SPACE}kT"
+
+
 def percents(interval: Sequence[float]) -> str:
     """(0.9659, 0.9727) as "96.59 to 97.27"."""
     return " to ".join(f"{100 * end:.2f}" for end in interval)

@@ -81,7 +81,7 @@ def _run(results: Results, images: Mapping[str, str]) -> dict[str, Any]:
     }
     return {
         "sections": [(anchor, title) for anchor, title in sections.items() if title],
-        "summary": [*findings.summary(results), beside.sentence(results), findings.machine(results)],
+        "summary": [*findings.summary(results), beside.sentence(results), findings.machine(results), *_cost(results)],
         "mistakes": findings.mistakes(results),
         "differences": beside.differences(results),
         "reasons": beside.reasons(results),
@@ -92,6 +92,10 @@ def _run(results: Results, images: Mapping[str, str]) -> dict[str, Any]:
         "readouts": [(formatting.FIT_NAMES[fit], formatting.FIT_MEANINGS[fit]) for fit in table.fits],
         "n_repeats": results.n_repeats,
     }
+
+
+def _cost(results: Results) -> list[str]:
+    return list(filter(None, [findings.cost(results)]))
 
 
 def _tiles(results: Results, table: Table[Accuracy]) -> list[dict[str, Any]]:

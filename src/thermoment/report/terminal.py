@@ -13,7 +13,7 @@ from rich.table import Table as Printed
 from rich.text import Text
 
 from thermoment.report import findings
-from thermoment.report.formatting import FIT_MEANINGS, FIT_NAMES, duration, percents, rounded
+from thermoment.report.formatting import FIT_MEANINGS, FIT_NAMES, duration, energy, percents, rounded
 from thermoment.report.tables import written
 from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, all_orders, moments, plain_name
 from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
@@ -65,6 +65,8 @@ def result(results: Results | StudyResults, width: int) -> Iterator[RenderableTy
     if found.averaged:
         legend.append("averaged (the mean output of one readout per reservoir)")
     yield Text("Readouts: " + "; ".join(legend) + ".")
+    if told := findings.cost(results):
+        yield Text(told)
     if told := findings.clipped(results):
         yield Text(f"{told}: the moments are not those of the free dynamics.")
 
@@ -176,7 +178,10 @@ def comparison(found: Mapping[str, Any], a: str, b: str) -> Iterator[RenderableT
     said = []
     for name, side, total, key in zip((a, b), "ab", found["total"], head["models"], strict=True):
         model = ModelKey.parse(key)
-        said.append(f"{name}: {head[side]} of {total} correct ({plain_name(model)}, {FIT_NAMES[model.readout]})")
+        answer = found["cost"]["ab".index(side)]
+        cost = "" if answer is None else f", {energy(answer)} an answer"
+        who = f"{plain_name(model)}, {FIT_NAMES[model.readout]}"
+        said.append(f"{name}: {head[side]} of {total} correct{cost} ({who})")
     test = "Not the same test samples, so no test." if head["p"] is None else f"Exact McNemar p = {head['p']:.3g}."
     yield Text(f"{'; '.join(said)}. {test}")
     rows = {ModelKey.parse(row["model"]): row for row in found["accuracy"]}

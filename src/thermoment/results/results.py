@@ -126,6 +126,18 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What an answer takes in units of kT, in the mean over the test samples, of the machine the run is judged by."""
+
+    answer: float | None
+    """one cycle of every reservoir and every replica; None for infinitely many replicas"""
+    cycles: Mapping[str, float]
+    """one cycle of one replica, by reservoir"""
+    counted: tuple[str, ...]
+    """which terms of the energy account are in it: "work_on", "work_off" and, where it is known, "work_path\""""
+
+
+@dataclass(frozen=True)
 class Summary:
     """One model over seeds; from a single seed there is no deviation and no interval."""
 
@@ -202,6 +214,8 @@ class Results(Described):
     """of the model that the run is judged by; a run of an earlier version has none"""
     baseline: tuple[Baseline, ...] = ()
     """what the same readouts get without a reservoir, where that was asked"""
+    cost: Cost | None = None
+    """None at kT = 0, where the mean positions are not read, and in a run of an earlier version"""
     repeats: tuple[Summary, ...] = ()
     """every model over seeds, where there are several"""
 

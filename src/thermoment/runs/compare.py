@@ -17,8 +17,8 @@ from thermoment.runs.predictions import load_predictions
 def compare(a: Path, b: Path) -> dict[str, Any]:
     """Settings that differ; the headline of each run; for every model of either the correct answers and McNemar's p.
 
-    What a run does not have is None, and an infinite setting is the word "infinite". p is None too where the two runs
-    were not tested on the same images.
+    `cost` is what an answer of each takes in units of kT. What a run does not have is None, and an infinite setting is
+    the word "infinite". p is None too where the two runs were not tested on the same images.
     """
     results = [_load(folder) for folder in (a, b)]
     shown = ("experiment", "dataset", "engine", "settings")
@@ -33,6 +33,7 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
     return {
         "settings": different,
         "total": [len(first.labels), len(second.labels)],
+        "cost": [found.cost.answer if found.cost else None for found in results],
         "headline": {
             "models": [model.key for model in headlines],
             **vars(beside(first, second, *headlines, same_images=same_images)),

@@ -26,6 +26,7 @@ from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
 from thermoment.results.pictures import MISREAD, Misread
 from thermoment.results.table import Judged, Table
 from thermoment.runs.context import Context, digest
+from thermoment.runs.cost import answer_cost
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines, Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
@@ -94,7 +95,11 @@ def fit_and_predict(
     raw = raw_pixels(dataset, settings.sgd, converged=settings.converged)
     save_predictions(folder, dataset.y_test, predictions, raw)
     every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
-    write_whole(folder / SUMMARY, json.dumps(_summary(every, made, protocol)).encode())
+    summary = _summary(every, made, protocol)
+    known = experiment.engine == "meanfield" or bool(heads)
+    if cost := answer_cost(judged[0], judged[2], protocol, dataset.x_test, known):
+        summary["cost"] = cost
+    write_whole(folder / SUMMARY, json.dumps(summary).encode())
 
 
 def _save_misread(

@@ -15,9 +15,10 @@ from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.reservoir import Reservoir
 from thermoment.results.analysis import analyse
+from thermoment.results.codec import typed
 from thermoment.results.node import NODE
 from thermoment.results.pictures import MISREAD
-from thermoment.results.results import RESULTS, DatasetFacts, Described, Results, StudyResults
+from thermoment.results.results import RESULTS, Cost, DatasetFacts, Described, Results, StudyResults
 from thermoment.runs.context import Context, Files
 from thermoment.runs.example_node import simulate_node
 from thermoment.runs.feature_store import FeatureStore
@@ -113,6 +114,7 @@ def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Cont
         n_nodes = {name: reservoir.n_nodes for name, reservoir in made.reservoirs.items()}
         analysis = analyse(*load_predictions(readouts.folder), n_nodes)
         summary["trained"] = tuple(summary.get("trained", ()))
+        summary["cost"] = typed(Cost, summary["cost"], "cost") if "cost" in summary else None
         described = describe(experiment, dataset, work.engine)
         results = Results(**vars(described), **summary, **vars(analysis), baseline=baselines(readouts.folder))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thermoment._engines.task import Move
+from thermoment._engines.task import PathWork as PathWork  # the native engine knows it, so it is defined below
 from thermoment.physics import force
 
 

@@ -13,7 +13,7 @@ from thermoment.machines.classifier import Classifier
 from thermoment.protocol import MAX_ORDER, Protocol
 from thermoment.reservoir import Reservoir
 from thermoment.simulation import compute, prepare
-from thermoment.web.cost import work_of_drive
+from thermoment.thermodynamics.account import switching_work
 from thermoment.web.question import Question, RefusedError
 
 RECORDS = 50
@@ -104,10 +104,10 @@ def answer(machine: Classifier, question: Question) -> dict[str, Any]:
     blocks = _blocks(spoken - spoken.mean(axis=0), sizes, len(orders))
     first = wide.index(1) if 1 in wide else None
     work = None
-    if first is not None:
+    if first is not None and question.kT > 0:
         drives = [one.drive(question.image[None])[0] for one in reservoirs.values()]
-        each = [work_of_drive(h, raw[first], question.kT) for h, raw in zip(drives, moments, strict=True)]
-        work = None if None in each else float(sum(one for one in each if one is not None))
+        each = [switching_work(h, raw[first], question.kT) for h, raw in zip(drives, moments, strict=True)]
+        work = float(sum(each))
     return {
         "label": label,
         "probabilities": rounded(_softmax(z), 6),

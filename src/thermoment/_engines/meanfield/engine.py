@@ -86,7 +86,7 @@ class MeanField:
         orders, S = task.protocol.orders, task.n_samples
         raw = np.empty((S, len(orders), task.n_nodes))
         solved: list[_Totals] = []
-        ranges = _ranges(task)
+        ranges = starting_ranges(task)
         for number, h_max in enumerate(RANGES):
             which = np.flatnonzero(ranges == number)
             for chunk in self._chunks(t_final, task, which, h_max, raw) if which.size else ():
@@ -229,7 +229,7 @@ def _outermost(dynamics: Dynamics, h: float) -> float:
     return x + 6 * math.sqrt(dynamics.kT / stiffness)
 
 
-def _ranges(task: Task) -> NDArray[np.intp]:
+def starting_ranges(task: Task) -> NDArray[np.intp]:
     """Which of `RANGES` to try first for each sample, from its drive and the typical size of the field: (S,)."""
     strongest = np.abs(task.drive).max(axis=1)
     field = np.sqrt((task.W**2).sum(axis=1).max()) * task.dynamics.stationary_point(strongest)

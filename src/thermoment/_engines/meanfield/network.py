@@ -159,6 +159,24 @@ def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves) -> Solution:
     return Solution(jnp.stack(moments, axis=1), drive, error)
 
 
+class Trajectories(NamedTuple):
+    """The mean trajectories of the coupled nodes, on the time modes of the tables."""
+
+    drive: jax.Array
+    """h': (S, N)"""
+    mean: jax.Array
+    """a_a, with <x(t)> = sum_a a_a phi_a(t): (r, S, N)"""
+
+
+def solve_trajectories(h: jax.Array, W: jax.Array, node: NodeCurves) -> Trajectories:
+    """The mean trajectories at drives h (S, N) and coupling W (N, N), self-consistent as in `solve_network`."""
+    state = _self_consistent_state(h, W, node)
+    drive = _split_state(state, node)[0]
+    sign = _sign(drive)
+    alone = curves(node.rounds[: node.sizes.r], node.shapes, sign * drive)
+    return Trajectories(drive, sign * alone + _round(h, W, node, state)[1])
+
+
 def _read(state: jax.Array, node: NodeCurves) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
     """For each order: m_p, and at |h'| the slope dM_p/dh and m_p - M_p; (S, N) each."""
     drive, g, q_and_o = _split_state(state, node)

@@ -28,7 +28,9 @@ struct Avx512Bf16 : Avx512 {
 
 static void run(const Problem& problem, const Block& block, void* workspace, double* sums, std::uint64_t* clipped,
                 const std::atomic<bool>* stop) {
-    const auto run = block.segments[0].W.halved ? run_block<Avx512Bf16, Bfloat16> : run_block<Avx512Bf16, Float32>;
+    // Work is summed from float32 products alone.
+    const auto run =
+        block.segments[0].W.halved ? run_tiles<Avx512Bf16, Bfloat16, false> : run_block<Avx512Bf16, Float32>;
     run(problem, block, workspace, sums, clipped, stop);
 }
 

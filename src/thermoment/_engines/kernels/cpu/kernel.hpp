@@ -1,4 +1,4 @@
-// What the scheduler and the kernels share: a kernel advances a block of replicas of one sample.
+// What the scheduler and the kernels share: a kernel advances a block of replicas, of one sample or of several.
 #pragma once
 
 #include <atomic>
@@ -36,20 +36,26 @@ constexpr std::uint64_t rest_period = 16;
 struct Segment {
     std::uint64_t n_steps;
     bool read;           // whether sums are taken at its end
-    const float* drive;  // mu dt h, padded with zeros to whole groups of four nodes
+    const float* drive;  // mu dt h of the block's samples, each padded with zeros to whole groups of four nodes
     Coupling W;          // in float32 for all segments of a sample, or in bfloat16 for all
 };
 
-// Replicas `first` to `last` - 1 of one sample.
+// Replicas `first` to `last` - 1 of one sample, or of several samples whose replicas all fit into one tile. Pointers are those
+// of sample 0 and replica 0. The work is sum_n x_n+1 . (W - W^T) x_n / 2, times mu dt.
 struct Block {
     const Segment* segments;
     std::size_t n_segments;
-    std::uint64_t sample_id;
+    const std::size_t* samples;       // (n_samples,): their numbers
+    std::size_t n_samples;
+    const std::uint64_t* sample_ids;  // by number of the sample
     std::size_t first;
     std::size_t last;
-    const double* start;       // x of replica 0 before the first step, (n_nodes,); null where every x is 0
-    std::size_t start_stride;  // from one replica's x to the next one's in `start`
-    double* end;               // x of replica 0 after the last step, (n_replicas, n_nodes); null if not wanted
+    const double* start;  // x before the first step, null where every x is 0; what follows are the steps within it
+    std::size_t start_sample_stride, start_replica_stride;
+    double* end;              // x after the last step, (S, n_replicas, n_nodes); null if not wanted
+    double* work;             // work of the coupling until the first reading, (S, n_replicas); null if not accounted for
+    std::size_t work_stride;  // from one reading to the next in `work`
+    std::size_t n_reads;
 };
 
 struct Kernel {
@@ -58,8 +64,8 @@ struct Kernel {
     bool has_bfloat16;
     std::size_t tile_replicas;  // replicas that are advanced together
     std::size_t (*workspace_bytes)(std::size_t n_nodes);
-    // For each segment that is read, adds the block's sums of x^p to sums (n_reads, n_orders, n_nodes) and its clipped
-    // updates since the first step to clipped (n_reads,). The workspace is aligned to 64 bytes. Returns early, with sums
+    // For each segment that is read, adds the sums of x^p over the replicas of the block to sums
+    // (n_samples, n_reads, n_orders, n_nodes) and the block's clipped updates since the first step to clipped (n_reads,). The workspace is aligned to 64 bytes. Returns early, with sums
     // that mean nothing, once *stop is true.
     void (*run)(const Problem&, const Block&, void* workspace, double* sums, std::uint64_t* clipped,
                 const std::atomic<bool>* stop);

@@ -43,7 +43,7 @@ std::vector<std::tuple<std::string, std::string, bool, bool>> list_kernels() {
     return list;
 }
 
-// Fills `raw`, and `states` if given, and returns the number of clipped updates from the first step to each reading.
+// Fills `raw`, and `states` and `work` if given, and returns the number of clipped updates from the first step to each reading.
 // Python's signals and `report` are served by this thread.
 std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<double, 2>>& W,
                                    const std::vector<In<double, 2>>& drive, const std::vector<std::uint64_t>& n_steps,
@@ -52,7 +52,8 @@ std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<
                                    In<bool, 1> bfloat16, const std::vector<int>& orders, std::size_t n_replicas,
                                    std::uint32_t seed, std::uint32_t stream, double mu_dt, double linear, double cubic,
                                    double sigma, double clip, std::size_t n_threads, Out<4> raw,
-                                   const std::optional<Out<3>>& states, const nb::callable& report) {
+                                   const std::optional<Out<3>>& states, const std::optional<Out<3>>& work,
+                                   const nb::callable& report) {
     const std::size_t n_nodes = drive.at(0).shape(1);
     const Problem problem{n_nodes,
                           n_replicas,
@@ -83,7 +84,8 @@ std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<
                           bfloat16.data(),
                           sample_ids.shape(0),
                           n_threads,
-                          raw.data()};
+                          raw.data(),
+                          work ? work->data() : nullptr};
     const Kernel& kernel = find(isa);
     nb::gil_scoped_release released;
     Run run(kernel, request);
@@ -105,5 +107,6 @@ NB_MODULE(_native, module) {
     module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "n_steps"_a, "read"_a, "first_step"_a,
                "start"_a.none(), "sample_ids"_a, "bfloat16"_a, "orders"_a, "n_replicas"_a, "seed"_a, "stream"_a,
                "mu_dt"_a, "linear"_a, "cubic"_a, "sigma"_a, "clip"_a, "n_threads"_a, "raw"_a, "states"_a.none(),
-               "report"_a, "Fills `raw`, and `states` if given, and returns the clipped updates up to each reading.");
+               "work"_a.none(), "report"_a,
+               "Fills `raw`, and `states` and `work` if given, and returns the clipped updates up to each reading.");
 }

@@ -3,14 +3,33 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace thermoment {
 
+// A vector of one lane: 32-bit words that are the same for all replicas.
+struct OneWord {
+    using Word = std::uint32_t;
+    struct Product {
+        Word high, low;
+    };
+    static Word words(std::uint32_t value) { return value; }
+    static Word bit_xor(Word a, Word b, Word c) { return a ^ b ^ c; }
+    static Word bit_xor(Word a, Word b) { return a ^ b; }
+    static Product multiply(Word a, Word b) {
+        const std::uint64_t product = static_cast<std::uint64_t>(a) * b;
+        return {static_cast<std::uint32_t>(product >> 32), static_cast<std::uint32_t>(product)};
+    }
+};
+
 // V is one of the vector types of simd_*.hpp: V::Float and V::Word hold V::lanes floats or 32-bit words.
-template <class V>
+template <class V, bool mixed>
 struct Noise {
     using Float = typename V::Float;
     using Word = typename V::Word;
+    // What depends on sample and step alone: a vector where lanes have different samples, else a word for all.
+    using S = std::conditional_t<mixed, V, OneWord>;
+    using Shared = typename S::Word;
 
     struct Words {
         Word a, b, c, d;
@@ -20,13 +39,13 @@ struct Noise {
     static constexpr std::uint32_t M0 = 0xD2511F53, M1 = 0xCD9E8D57;
 
     std::uint32_t keys[rounds][2];
-    std::uint32_t sample_low, sample_high;
+    Shared sample_low, sample_high;
     // -2 ln(u) sigma^2 = exponent * log_slope + polynomial in (mantissa - 1)
     float log_slope;
     float log_terms[8];
 
-    Noise(std::uint32_t seed, std::uint32_t stream, std::uint64_t sample_id, float sigma)
-        : sample_low(static_cast<std::uint32_t>(sample_id)), sample_high(static_cast<std::uint32_t>(sample_id >> 32)) {
+    Noise(std::uint32_t seed, std::uint32_t stream, Shared sample_low, Shared sample_high, float sigma)
+        : sample_low(sample_low), sample_high(sample_high) {
         for (int r = 0; r < rounds; ++r) {
             keys[r][0] = seed + static_cast<std::uint32_t>(r) * 0x9E3779B9;
             keys[r][1] = stream + static_cast<std::uint32_t>(r) * 0xBB67AE85;
@@ -40,34 +59,35 @@ struct Noise {
     }
 
     // A step's share of the first three rounds. The counter is (step, replica and group, sample): only its second word
-    // differs between lanes, so most of these rounds is the same for all of them and done once, in scalars.
+    // differs between the groups of nodes, so most of these rounds is the same for all of them and done once a step; in
+    // scalars where all lanes have the same sample.
     struct Step {
-        std::uint32_t round1_a, round2_c, round3_a, round3_c, round3_d;
+        Shared round1_a, round2_c, round3_a, round3_c, round3_d;
     };
 
     Step at(std::uint32_t n) const {
-        const std::uint64_t sample = static_cast<std::uint64_t>(M1) * sample_low;
-        const std::uint64_t step = static_cast<std::uint64_t>(M0) * n;
-        const std::uint32_t c1 = high(step) ^ sample_high ^ keys[0][1];
-        const std::uint64_t second = static_cast<std::uint64_t>(M1) * c1;
-        const std::uint32_t a2 = high(second) ^ low(sample) ^ keys[1][0];
-        const std::uint64_t third = static_cast<std::uint64_t>(M0) * a2;
+        const auto sample = S::multiply(sample_low, S::words(M1));
+        const auto step = OneWord::multiply(n, M0);
+        const Shared c1 = S::bit_xor(sample_high, S::words(step.high ^ keys[0][1]));
+        const auto second = S::multiply(c1, S::words(M1));
+        const Shared a2 = S::bit_xor(second.high, sample.low, S::words(keys[1][0]));
+        const auto third = S::multiply(a2, S::words(M0));
         Step s;
-        s.round1_a = high(sample) ^ keys[0][0];
-        s.round2_c = low(step) ^ keys[1][1];
-        s.round3_a = low(second) ^ keys[2][0];
-        s.round3_c = high(third) ^ keys[2][1];
-        s.round3_d = low(third);
+        s.round1_a = S::bit_xor(sample.high, S::words(keys[0][0]));
+        s.round2_c = S::words(step.low ^ keys[1][1]);
+        s.round3_a = S::bit_xor(second.low, S::words(keys[2][0]));
+        s.round3_c = S::bit_xor(third.high, S::words(keys[2][1]));
+        s.round3_d = third.low;
         return s;
     }
 
     // Philox4x32-10 where the second counter word is `place` = replica * 4096 + group. A round maps (a, b, c, d) to
     // (hi(M1 c) ^ b ^ k0, lo(M1 c), hi(M0 a) ^ d ^ k1, lo(M0 a)).
     Words words(const Step& s, Word place) const {
-        const auto p2 = V::multiply(V::bit_xor(place, V::words(s.round1_a)), V::words(M0));
-        const auto p3 = V::multiply(V::bit_xor(p2.high, V::words(s.round2_c)), V::words(M1));
-        Words w{V::bit_xor(p3.high, V::words(s.round3_a)), p3.low, V::bit_xor(p2.low, V::words(s.round3_c)),
-                V::words(s.round3_d)};
+        const auto p2 = V::multiply(V::bit_xor(place, spread(s.round1_a)), V::words(M0));
+        const auto p3 = V::multiply(V::bit_xor(p2.high, spread(s.round2_c)), V::words(M1));
+        Words w{V::bit_xor(p3.high, spread(s.round3_a)), p3.low, V::bit_xor(p2.low, spread(s.round3_c)),
+                spread(s.round3_d)};
         for (int r = 3; r < rounds; ++r) {
             const auto from_a = V::multiply(w.a, V::words(M0));
             const auto from_c = V::multiply(w.c, V::words(M1));
@@ -110,8 +130,12 @@ struct Noise {
         return value;
     }
 
-    static std::uint32_t high(std::uint64_t product) { return static_cast<std::uint32_t>(product >> 32); }
-    static std::uint32_t low(std::uint64_t product) { return static_cast<std::uint32_t>(product); }
+    static Word spread(Shared word) {
+        if constexpr (mixed)
+            return word;
+        else
+            return V::words(word);
+    }
 };
 
 }  // namespace thermoment

@@ -17,12 +17,18 @@ Run::Run(const Kernel& kernel, const Request& request) : kernel_(kernel), reques
     const Problem& problem = request.problem;
     n_tiles_ = (problem.n_replicas + kernel.tile_replicas - 1) / kernel.tile_replicas;
     n_parts_ = std::min(n_tiles_, max_parts);
+    // Samples of few replicas share a tile, if that leaves work for every thread.
+    group_ = std::clamp<std::size_t>((request.n_samples + request.n_threads - 1) / request.n_threads, 1,
+                                     std::max<std::size_t>(kernel.tile_replicas / problem.n_replicas, 1));
     n_reads_ = 0;
     for (const Stretch& one : request.stretches) n_reads_ += one.read;
     clipped_.assign(n_reads_, 0);
     const bool* const end = request.bfloat16 + request.n_samples;
     const bool some_halved = std::find(request.bfloat16, end, true) != end;
     const bool some_single = std::find(request.bfloat16, end, false) != end;
+    for (std::size_t sample = 0; sample < request.n_samples; ++sample) order_.push_back(sample);
+    const auto single = std::stable_partition(order_.begin(), order_.end(), [&](std::size_t s) { return request.bfloat16[s]; });
+    n_halved_ = static_cast<std::size_t>(single - order_.begin());
     for (const Stretch& one : request.stretches) {
         const auto [place, is_new] = packed_.try_emplace(one.W);
         if (!is_new) continue;
@@ -59,11 +65,17 @@ std::size_t Run::wait_for(std::chrono::milliseconds time) {
 void Run::work() {
     try {
         Buffer workspace = buffer(kernel_.workspace_bytes(request_.problem.n_nodes));
-        std::vector<float> drives(request_.stretches.size() * round_up(request_.problem.n_nodes, 4));
+        std::vector<float> drives(request_.stretches.size() * group_ * round_up(request_.problem.n_nodes, 4));
+        // Samples in bfloat16 first; a group has samples of one kind.
+        const std::size_t n_first = (n_halved_ + group_ - 1) / group_;
+        const std::size_t n_groups = n_first + (request_.n_samples - n_halved_ + group_ - 1) / group_;
         while (!stop_) {
-            const std::size_t piece = next_++;
-            if (piece >= request_.n_samples * n_parts_) return;
-            run_part(piece / n_parts_, piece % n_parts_, workspace, drives);
+            const std::size_t piece = next_++, group = piece / n_parts_;
+            if (group >= n_groups) return;
+            const bool halved = group < n_first;
+            const std::size_t begin = halved ? group * group_ : n_halved_ + (group - n_first) * group_;
+            const std::size_t end = std::min(begin + group_, halved ? n_halved_ : request_.n_samples);
+            run_part(order_.data() + begin, end - begin, piece % n_parts_, workspace, drives);
         }
     } catch (...) {
         const std::lock_guard lock(mutex_);
@@ -80,29 +92,48 @@ Coupling Run::coupling(const double* W, bool bfloat16) const {
                     : Coupling{reinterpret_cast<const float*>(packed.single.data()), nullptr, nullptr};
 }
 
-void Run::run_part(std::size_t sample, std::size_t part, Buffer& workspace, std::vector<float>& drives) {
+void Run::run_part(const std::size_t* samples, std::size_t count, std::size_t part, Buffer& workspace,
+                   std::vector<float>& drives) {
     const Problem& problem = request_.problem;
     std::vector<Segment> segments;
     float* drive = drives.data();
     for (const Stretch& one : request_.stretches) {
-        const double* const h = one.drive + sample * problem.n_nodes;
-        for (std::size_t i = 0; i < problem.n_nodes; ++i) drive[i] = static_cast<float>(request_.mu_dt * h[i]);
-        segments.push_back({one.n_steps, one.read, drive, coupling(one.W, request_.bfloat16[sample])});
-        drive += round_up(problem.n_nodes, 4);
+        segments.push_back({one.n_steps, one.read, drive, coupling(one.W, request_.bfloat16[samples[0]])});
+        for (std::size_t k = 0; k < count; ++k, drive += round_up(problem.n_nodes, 4)) {
+            const double* const h = one.drive + samples[k] * problem.n_nodes;
+            for (std::size_t i = 0; i < problem.n_nodes; ++i) drive[i] = static_cast<float>(request_.mu_dt * h[i]);
+        }
     }
     const auto replica = [&](std::size_t p) {
         return std::min(p * n_tiles_ / n_parts_ * kernel_.tile_replicas, problem.n_replicas);
     };
-    const double* const start = request_.start ? request_.start + sample * request_.start_sample_stride : nullptr;
-    double* const end =
-        request_.states ? request_.states + sample * problem.n_replicas * problem.n_nodes : nullptr;
-    const Block block{segments.data(),   segments.size(),   request_.sample_ids[sample],
-                      replica(part),     replica(part + 1), start,
-                      request_.start_replica_stride, end};
-    std::vector<double> sums(n_reads_ * problem.n_orders * problem.n_nodes);
+    const Block block{segments.data(),
+                      segments.size(),
+                      samples,
+                      count,
+                      request_.sample_ids,
+                      replica(part),
+                      replica(part + 1),
+                      request_.start,
+                      request_.start_sample_stride,
+                      request_.start_replica_stride,
+                      request_.states,
+                      request_.work,
+                      request_.n_samples * problem.n_replicas,
+                      n_reads_};
+    const std::size_t cells = n_reads_ * problem.n_orders * problem.n_nodes;
+    std::vector<double> sums(count * cells);
     std::vector<std::uint64_t> clipped(n_reads_);
     kernel_.run(problem, block, workspace.data(), sums.data(), clipped.data(), &stop_);
-    if (!stop_) hand_in(sample, part, std::move(sums), clipped);
+    if (stop_) return;
+    for (std::size_t k = 0; k < count; ++k) {
+        if (block.work)  // W came multiplied by mu dt
+            for (std::size_t r = 0; r < n_reads_; ++r)
+                for (std::size_t m = block.first; m < block.last; ++m)
+                    block.work[r * block.work_stride + samples[k] * problem.n_replicas + m] /= request_.mu_dt;
+        hand_in(samples[k], part, {sums.begin() + k * cells, sums.begin() + (k + 1) * cells}, clipped);
+        clipped.assign(n_reads_, 0);  // counted once for the block
+    }
 }
 
 void Run::hand_in(std::size_t sample, std::size_t part, std::vector<double> sums,

@@ -36,7 +36,8 @@ struct Request {
     const bool* bfloat16;             // (S,): whether bfloat16 factors are good enough for this sample
     std::size_t n_samples;
     std::size_t n_threads;
-    double* raw;  // (n_reads, S, n_orders, N), the result
+    double* raw;   // (n_reads, S, n_orders, N), the result
+    double* work;  // work of the coupling until each reading, (n_reads, S, M); null if not accounted for
 };
 
 // Starts with its construction. The destructor stops what is still running.
@@ -66,7 +67,8 @@ class Run {
 
     void work();
     Coupling coupling(const double* W, bool bfloat16) const;
-    void run_part(std::size_t sample, std::size_t part, Buffer& workspace, std::vector<float>& drives);
+    void run_part(const std::size_t* samples, std::size_t count, std::size_t part, Buffer& workspace,
+                  std::vector<float>& drives);
     void hand_in(std::size_t sample, std::size_t part, std::vector<double> sums,
                  const std::vector<std::uint64_t>& clipped);
     void stop_and_join();
@@ -74,6 +76,9 @@ class Run {
     const Kernel& kernel_;
     const Request request_;
     std::size_t n_tiles_, n_parts_, n_reads_;
+    std::size_t group_;               // samples that share a tile
+    std::vector<std::size_t> order_;  // the samples, those in bfloat16 first
+    std::size_t n_halved_;            // how many those are
     std::map<const double*, Packed> packed_;
 
     std::atomic<std::size_t> next_{0};
