@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import thermoment as tm
-from support.analytic import Array
+from support.analytic import Array, coupled
 from thermoment.thermodynamics import averages
 from thermoment.thermodynamics.account import Account
 from thermoment.thermodynamics.pairs import Pairs, pairs
@@ -73,6 +73,44 @@ def test_sampling_agrees(
 def _without_work(*args: Any) -> Pairs:
     found = pairs(*args)
     return replace(found, work=0 * found.work)
+
+
+def test_a_soft_and_a_stiff_node_that_turn_each_other() -> None:
+    """The work depends on both stiffnesses: 2 kT / (k_i + k_j) and not the variance of either, which is twice as much.
+
+    The mean of the driven node pushes the other one as well: that part of the work is in both accounts.
+    """
+    a, dynamics = 0.5, tm.Dynamics()
+    pair = coupled([[0, a], [-a, 0]], [0.0, 5.0], dynamics)
+    protocol = tm.Protocol(dt=DT, n_replicas=2**17)
+    sampled = tm.energetics(pair, [[1.0]], protocol)
+    without = tm.energetics(pair, [[1.0]], protocol, engine="meanfield")
+    chance = float(sampled.standard_errors.work_path[0])
+    apart = float(sampled.work_path[0] - without.work_path[0])
+    tables = pairs(dynamics, 1.0, 0.0, 5.0)
+    work = a**2 * (tables.work[0, -1] + tables.work[-1, 0]) / dynamics.kT
+    assert abs(apart) < 3 * chance + 0.05 * work
+    variances = a**2 * sum(_variance(h) for h in (0.0, 5.0)) / dynamics.kT
+    assert variances - work > 3 * (3 * chance + 0.05 * work)
+
+
+def _variance(h: float) -> float:
+    """Of a node in equilibrium."""
+    m1, m2 = tm.Dynamics().boltzmann_moments(h, [1, 2])
+    return float(m2 - m1**2)
+
+
+def test_the_energy_of_a_bond() -> None:
+    """Two undriven nodes under a symmetric W: their energy is that of the wells less W E[x_1 x_2]."""
+    pair = coupled([[0, 0.5], [0.5, 0]], [0.0, 0.0], tm.Dynamics())
+    protocol = tm.Protocol(dt=DT, n_replicas=2**16)
+    sampled = tm.energetics(pair, [[1.0]], protocol)
+    without = tm.energetics(pair, [[1.0]], protocol, engine="meanfield")
+    allowed = 3 * float(sampled.standard_errors.energy[0]) + 2 * DT  # of two nodes, as in `off`
+    assert abs(float(sampled.energy[0] - without.energy[0])) < allowed
+    # Control: the bond.
+    bond = 0.5**2 * pairs(tm.Dynamics(), 1.0, 0.0, 1.0).covariance[0, 0] * 2 / 0.1
+    assert bond > 1.5 * allowed
 
 
 @pytest.mark.parametrize("t_rest", [0.0, 1.5])

@@ -46,11 +46,12 @@ def sampled(
     found.check(driven)
     check_progress(progress, task.n_samples)
     S, M, N = task.n_samples, task.n_replicas, task.n_nodes
-    check_fits("inputs", (len(Account._fields), S, M if per_replica else 1))
+    at_once = max(1, _AT_ONCE // (M * N))
+    check_fits("n_replicas", (2, min(S, at_once), M, N), (len(Account._fields), S, M if per_replica else 1))
     terms = []
     with reporter(progress, S) as report:
         clip_count = 0
-        for samples in _chunks(S, max(1, _AT_ONCE // (M * N))):
+        for samples in _chunks(S, at_once):
             start, end = _run(found, _part(task, samples), _part(driven, samples), _shifted(report, samples))
             clip_count += end.clip_count
             one = _account(start, end, _part(driven, samples))
