@@ -76,7 +76,7 @@ def test_workers_give_the_same_bytes_as_this_process(
     results = tm.run(small, tmp_path / "tiny", client=client, listener=lambda *what: heard.append(what[:3]))
     assert contents(tmp_path / "tiny") == contents(finished)
     assert results == tm.run(small, finished)
-    assert [what for what in heard if what[0] == "tasks"] == [("tasks", done, 22) for done in range(23)]
+    assert [what for what in heard if what[0] == "tasks"] == [("tasks", done, 26) for done in range(27)]
     # All was done by the workers: here nothing but the report.
     assert {what[0] for what in heard} == {"tasks", "figures and report"}
 
@@ -169,7 +169,7 @@ def test_all_tasks_of_the_gpus_engine_go_to_workers_that_have_it(
     ):
         client.wait_for_workers(2)
         tm.run(replace(small, engine=engine), tmp_path / "tiny", client=client)
-    assert did == 22 * ["gpu"]
+    assert did == 26 * ["gpu"]
     names = ("results.json", "predictions.npz")
     assert [contents(tmp_path / "tiny")[name] for name in names] == [contents(finished)[name] for name in names]
 

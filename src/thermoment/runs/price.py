@@ -21,7 +21,7 @@ from thermoment.learning.fit import fit_converged, fit_sgd
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
 from thermoment.results.naming import paper_models
-from thermoment.runs.readouts import columns
+from thermoment.runs.fits import columns
 from thermoment.runs.reservoirs import draw, finite_time_groups
 from thermoment.runs.tasks import KINDS, Job, Task, tasks
 
