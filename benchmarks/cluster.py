@@ -47,8 +47,8 @@ STATIC_SECONDS = (33.0, 87.0, 44.0)
 PAPER_SECONDS = {"features": 105.7, "baseline": 14.0, "sgd": 82.0, "readouts": 3.0}
 CONVERGED_SECONDS = {1: 5.0, 2: 13.0, 3: 22.0}
 """of the paper's tasks on two cores of an AMD EPYC (Zen 4), by `native`; docs/reproduction.md and performance.md. Those of
-fits are half of the processor time, which adds up to the 190 s that all of them take there on the wall; to convergence
-by the number of reservoirs and orders: 256 nodes with three orders, twice and three times as many features"""
+fits are half of their processor time, and add up to the 190 s that they take together on the wall. A fit to convergence
+takes so long with 768 features, twice and three times as many."""
 
 
 def paper_seconds(task: Task) -> float:

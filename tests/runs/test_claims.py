@@ -114,7 +114,7 @@ def test_signs_of_life_keep_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_of_another_machine_only_silence_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, str]
 ) -> None:
-    gone = {**claims._process(), "process": 2**22 + 1, "began": 1}
+    gone = {**claims._process(os.getpid()), "process": 2**22 + 1, "began": 1}
     (tmp_path / "here").write_text(json.dumps(gone))
     (tmp_path / "there").write_text(json.dumps({**gone, **facts}))
     assert take(Folder(tmp_path), "here") is not None
@@ -124,7 +124,7 @@ def test_of_another_machine_only_silence_tells(
 
 
 def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(json.dumps({**claims._process(), "began": 1}))
+    (tmp_path / "a").write_text(json.dumps({**claims._process(os.getpid()), "began": 1}))
     assert take(Folder(tmp_path), "a") is not None
 
 
@@ -148,7 +148,7 @@ def test_without_locks_and_without_links_there_are_claims_all_the_same(
     monkeypatch.setattr("os.link", fail)
     assert take(Folder(tmp_path), "a") is not None
     assert take(Folder(tmp_path), "a") is None
-    (tmp_path / "b").write_text(json.dumps({**claims._process(), "began": 1}))
+    (tmp_path / "b").write_text(json.dumps({**claims._process(os.getpid()), "began": 1}))
     assert take(Folder(tmp_path), "b") is not None
 
 

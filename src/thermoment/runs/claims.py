@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -136,7 +136,7 @@ class Claim:
 
 def take(board: Board, name: str) -> Claim | None:
     """The claim `name`, without waiting. None where a process holds it that is not known to have ended."""
-    text = json.dumps({**_process(), "token": secrets.token_hex(8)})
+    text = json.dumps({**_process(os.getpid()), "token": secrets.token_hex(8)})
     while not board.create(name, text):
         found = board.read(name)
         if found is not None and not _has_ended(found):
@@ -211,9 +211,10 @@ def _facts(found: str | None) -> dict[str, Any]:
         return {}
 
 
-def _process() -> dict[str, Any]:
-    """What the claims of this process say of it."""
-    return {"process": os.getpid(), "host": platform.node(), "system": _system(), "began": _began(os.getpid())}
+@lru_cache(maxsize=1)
+def _process(number: int) -> dict[str, Any]:
+    """What the claims of this process say of it. Its number is an argument since a forked child has another."""
+    return {"process": number, "host": platform.node(), "system": _system(), "began": _began(number)}
 
 
 def _has_ended(found: str) -> bool:

@@ -156,7 +156,7 @@ def _do_all(client: Client, job: Job, n_train: int, n_test: int, store: Path | N
 
 
 def submit(
-    client: Client, every: Sequence[Task], work: Callable[..., None], common: Any, on_gpu: Set[str] = frozenset()
+    client: Client, every: Sequence[Task], work: Callable[..., Any], common: Any, on_gpu: Set[str] = frozenset()
 ) -> list[Any]:
     """Futures of work(common, task, ...) for all tasks, each after those that it needs.
 
@@ -244,7 +244,8 @@ def _result(future: Any) -> Any:
 
     found = future.exception()
     if isinstance(found, KilledWorker):
-        raise _TaskError(RuntimeError(f"{_key(future)} was given up: {str(found).rstrip('.')}. What was computed is kept."))
+        said = str(found).rstrip(".")
+        raise _TaskError(RuntimeError(f"{_key(future)} was given up: {said}. What was computed is kept."))
     if future.status == "error":
         raise _TaskError(found)
     return future.result()

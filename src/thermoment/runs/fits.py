@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +121,7 @@ class Fits:
         found.save(folder / readout_file(replace(model, readout="converged")))
 
     def _fit_baseline(self, folder: Path) -> None:
-        """Keeps the classes of the test samples by the same readouts of the raw inputs: what reservoirs have to beat."""
+        """Keeps the classes of the test samples by readouts of the raw inputs: what the reservoirs have to beat."""
         dataset, sgd = self.dataset, self.settings.sgd
         (plain,) = fit_sgd(dataset.x_train, dataset.y_train, [np.arange(dataset.n_inputs)], sgd)
         found: dict[Fit, Readout] = {"sgd": plain}
