@@ -28,6 +28,7 @@ from typing import Any
 
 import distributed
 import numpy as np
+from sklearn.datasets import load_breast_cancer
 
 from thermoment import data
 from thermoment._support.files import write_whole
@@ -46,7 +47,7 @@ SCALE = 10.0
 STATIC_SECONDS = (33.0, 87.0, 44.0)
 PAPER_SECONDS = {"features": 105.7, "baseline": 14.0, "sgd": 82.0, "readouts": 3.0}
 CONVERGED_SECONDS = {1: 5.0, 2: 13.0, 3: 22.0}
-"""of the paper's tasks on two cores of an AMD EPYC (Zen 4), by `native`; docs/reproduction.md and performance.md. Those of
+"""of the paper's tasks on two cores of an AMD EPYC (Zen 4), by `native`: docs/reproduction.md, performance.md. Those of
 fits are half of their processor time, and add up to the 190 s that they take together on the wall. A fit to convergence
 takes so long with 768 features, twice and three times as many."""
 
@@ -143,8 +144,15 @@ def speedup() -> dict[str, Any]:
 
 PRICED = {
     "digits": ["digits"],
-    "digits, four times the time": ["digits", "protocol.t_final=4.0", "readout.converged=false"],
-    "best-digits, two repeats": ["best-digits", "repeats=2", "finite_time.epochs=60"],
+    "table: breast cancer": ["{table}", "data.label=target"],
+    "study: digits, three variants, two repeats": [
+        "digits",
+        "repeats=2",
+        "finite_time.epochs=40",
+        "variants.asis.description=As it is",
+        "variants.longer.protocol.t_final=2.0",
+        "variants.smaller.protocol.n_replicas=32",
+    ],
 }
 _TRIAL = """
 import json, sys, time
@@ -155,7 +163,7 @@ from thermoment.experiments.experiment import read
 from thermoment.runs import plan, price
 price.time = plan.time = SimpleNamespace(perf_counter=time.process_time)
 experiment = read(sys.argv[1], sys.argv[2:])
-print(json.dumps(asdict(plan.plan(experiment, data.load(experiment.data.name)).price)))
+print(json.dumps(asdict(plan.plan(experiment, data.load(experiment.data.name, split=experiment.data.split)).price)))
 """
 _RUN = """
 import sys, tempfile, time
@@ -170,18 +178,22 @@ print(time.process_time())
 def priced() -> dict[str, Any]:
     """Processor seconds named and taken, of three runs."""
     found = {}
-    for name, arguments in PRICED.items():
-        said, took = (
-            json.loads(
-                subprocess.run(
-                    [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
-                ).stdout.splitlines()[-1]
-            )
-            for program in (_TRIAL, _RUN)
-        )
-        named = sum(said["seconds"].values()) + said["start_seconds"] + said["together_seconds"]
-        found[name] = {"named": named, "took": took, "ratio": named / took, **said}
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.csv"
+        rows = load_breast_cancer()
+        names = ",".join([*rows.feature_names, "target"])
+        np.savetxt(table, np.column_stack([rows.data, rows.target]), "%g", ",", header=names, comments="")
+        for name, arguments in PRICED.items():
+            said, took = (_said(program, [one.format(table=table) for one in arguments]) for program in (_TRIAL, _RUN))
+            named = sum(said["seconds"].values()) + said["start_seconds"] + said["together_seconds"]
+            found[name] = {"named": named, "took": took, "ratio": named / took, **said}
     return found
+
+
+def _said(program: str, arguments: Sequence[str]) -> Any:
+    """What a Python program prints last, as JSON."""
+    command = [sys.executable, "-c", program, *arguments]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1])
 
 
 async def _simulated(n_workers: int, n_repeats: int) -> dict[str, Any]:
