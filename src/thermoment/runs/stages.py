@@ -54,6 +54,16 @@ class Pass:
             parts.append(({trained_name(name, options): one for name, one in made.trained.items()}, dataset.n_train))
         return cls(experiment, made, dataset, context, engine, tuple(parts))
 
+    @classmethod
+    def of_one(
+        cls, name: str, reservoir: Reservoir, experiment: Experiment, dataset: Dataset, context: Context
+    ) -> "Pass":
+        """What a pass has to do with the features `name`, of which one reservoir is known."""
+        copied = name not in [one.name for one in experiment.reservoirs]
+        engine = engine_name(experiment, [reservoir], dataset, context)
+        parts = (({name: reservoir}, dataset.n_train if copied else 0),)
+        return cls(experiment, Made({}, {}), dataset, context, engine, parts)
+
     @cached_property
     def stages(self) -> dict[str, Stage]:
         """Where the store has the features."""

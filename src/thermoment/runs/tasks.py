@@ -25,6 +25,7 @@ from thermoment.runs.reservoirs import (
     draw,
     finite_time_groups,
     make,
+    make_one,
     make_static,
     together,
     train_finite_time,
@@ -94,7 +95,7 @@ class Task:
     needs: tuple[str, ...] = ()
     """keys of the tasks that come before"""
     shares: tuple[tuple[str, int], ...] = ()
-    """of readouts: variants and repeats that read the same features"""
+    """of features and readouts: variants and repeats that read the same features"""
     priority: int = _FIRST
     """higher ones come first, where there is a choice"""
 
@@ -121,23 +122,20 @@ def prepare(job: Job, dataset: Dataset | None = None) -> Job:
 def tasks(job: Job, n_train: int, n_test: int) -> list[Task]:
     """All tasks of a job, each after those that it needs."""
     found: dict[str, Task] = {}
-    readers: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    readers: dict[str, dict[tuple[str, int], None]] = {}
     for variant in job.variants:
         for task in _of_variant(job, variant, n_train, n_test):
-            known = found.setdefault(task.key, task)
-            if known is task and task.kind == "readouts":
-                readers.setdefault(_chunks(task), []).append((variant, task.repeats[0]))
-    return [
-        replace(task, shares=tuple(readers[_chunks(task)])) if task.kind == "readouts" else task
-        for kind in KINDS
+            if found.setdefault(task.key, task) is task and task.kind == "readouts":
+                for key in task.needs:
+                    readers.setdefault(key, {})[variant, task.repeats[0]] = None
+    shares = {
+        task.key: tuple(dict.fromkeys(chain(*(readers[key] for key in task.needs if found[key].kind == "features"))))
         for task in found.values()
-        if task.kind == kind
-    ]
-
-
-def _chunks(task: Task) -> tuple[str, ...]:
-    """Those that readouts read."""
-    return tuple(key for key in task.needs if key.startswith("features-"))
+        if task.kind == "readouts"
+    }
+    shares |= {task.key: tuple(readers[task.key]) for task in found.values() if task.kind == "features"}
+    every = sorted(found.values(), key=lambda task: KINDS.index(task.kind))
+    return [replace(task, shares=shares.get(task.key, ())) for task in every]
 
 
 def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[Task]:
@@ -227,7 +225,10 @@ def do(job: Job, task: Task, context: Context) -> None:
         static = make_static(repeats, job.load(), context)[place].reservoirs
         train_finite_time(task.number, static, repeats[place], job.load(), context)
     elif task.kind == "features":
-        _pass(job, context, task.variant, task.repeats[0]).simulate([task.name], [task.number])
+        work = _chunks(job, context, task.variant, task.repeats[0], task.name)
+        gone = not work.experiment.features.keep and not work.stages[task.name].folder.exists()
+        if not (gone and all(_is_fitted(job, context, *other) for other in task.shares)):
+            work.simulate([task.name], [task.number])
     elif task.kind in _FITS:
         _pass(job, context, task.variant, task.repeats[0]).fit_one(task.name)
     else:
@@ -276,6 +277,14 @@ def _pass(job: Job, context: Context, variant: str, repeat: int) -> Pass:
     repeats, place = _side_by_side(job, variant, repeat)
     made = make(repeats, job.load(), context)[place]
     return Pass.of(repeats[place], made, job.load(), context)
+
+
+@lru_cache(maxsize=16)
+def _chunks(job: Job, context: Context, variant: str, repeat: int, name: str) -> Pass:
+    """The same for the features `name` alone, with their reservoir trained."""
+    repeats, place = _side_by_side(job, variant, repeat)
+    reservoir = make_one(name, repeats, place, job.load(), context)
+    return Pass.of_one(name, reservoir, repeats[place], job.load(), context)
 
 
 @lru_cache(maxsize=2)
