@@ -62,6 +62,7 @@ def test_fits_one_by_one_give_the_same_bytes_and_are_removed(small: Experiment, 
     assert set(heard) == {"figures and report"}
     assert contents(tmp_path / "tiny") == contents(finished)
     assert sorted(names(tmp_path / ".stages")) == sorted(names(finished.parent / ".stages"))
+    assert not any(name.startswith("fit-") for name in names(tmp_path / ".stages"))
 
 
 def test_a_task_that_comes_late_does_nothing(small: Experiment, tmp_path: Path) -> None:
@@ -69,8 +70,10 @@ def test_a_task_that_comes_late_does_nothing(small: Experiment, tmp_path: Path) 
     tm.run(unkept, tmp_path / "tiny")
     before = contents(tmp_path / ".stages")
     job, every = job_in(tmp_path / ".stages", unkept)
+    heard: list[str] = []
     for task in every:
-        do(job, task, job.context())
+        do(job, task, job.context(lambda what, *_: heard.append(what)))
+    assert heard == []
     assert contents(tmp_path / ".stages") == before
 
 
