@@ -1,6 +1,7 @@
 """A run on a Dask cluster: the same bytes as here, whatever happens to workers and scheduler."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -124,6 +125,26 @@ def test_a_failing_disk_of_a_worker_is_told_as_one_of_this_machine(
     (tmp_path / ".stages/.locks").write_text("in the way")
     with pytest.raises(OSError, match=r"File exists|Not a directory"):
         tm.run(small, tmp_path / "run", client=client)
+
+
+def test_a_store_that_vanishes_from_under_the_workers_is_one_sentence(
+    client: Any, small: Experiment, finished: Path, tmp_path: Path
+) -> None:
+    store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+
+    def vanish(what: str, done: int, *_: object) -> None:
+        if what == "tasks" and done == 6:
+            store.rename(elsewhere)
+
+    with pytest.raises(RuntimeError, match=r"The store .* vanished in the middle of the run. What is in it is kept"):
+        tm.run(small, tmp_path / "tiny", store=store, client=client, listener=vanish)
+    done = contents(elsewhere)
+    # A worker may be at its last task there. Claims of this process, which lives, would be waited for.
+    shutil.copytree(elsewhere, store, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".locks"))
+    tm.run(small, tmp_path / "tiny", store=store, client=client)
+    assert contents(tmp_path / "tiny") == contents(finished)
+    kept = {name: data for name, data in done.items() if not name.startswith((".", "fit-"))}
+    assert kept.items() <= contents(store).items()
 
 
 def test_no_scheduler_and_no_workers_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
