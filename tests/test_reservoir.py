@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import thermoment as tm
+from thermoment.physics import coupling_norm
 
 
 class TestDraw:
@@ -136,3 +138,18 @@ class TestFiles:
             tm.Reservoir.draw(5, 3, seed=9).save(path)
         assert path.read_bytes() == before
         assert [path.name for path in tmp_path.iterdir()] == ["r.safetensors"]
+
+
+def test_the_norm_of_the_coupling_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[float] = []
+
+    def counted(W: NDArray[np.float64]) -> float:
+        calls.append(coupling_norm(W))
+        return calls[-1]
+
+    monkeypatch.setattr("thermoment.reservoir.coupling_norm", counted)
+    one = tm.Reservoir.draw(5, 3, s_W=1.0, seed=8)
+    for _ in range(2):
+        tm.simulate(one, np.ones((2, 3)), tm.Protocol(dt=0.01, t_final=0.1, n_replicas=2), engine="reference")
+    assert calls == [one.coupling_norm]
+    assert one.coupling_norm == pytest.approx(np.linalg.norm(one.W, 2), rel=0.05)

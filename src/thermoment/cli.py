@@ -4,22 +4,17 @@ Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C. A failure is 
 THERMOMENT_DEBUG=1 in the environment the traceback comes before it.
 """
 
-import errno
 import json
-import os
-import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import thermoment
-from thermoment._support.leaving import INTERRUPTED, SENTENCE
+from thermoment._support.failures import fail, reported
 
 if TYPE_CHECKING:
     from thermoment.experiments.experiment import Experiment
@@ -31,47 +26,6 @@ if TYPE_CHECKING:
 @click.version_option(thermoment.__version__, prog_name="thermoment")
 def main() -> None:
     """Langevin computers: simulate them, read their moments, classify with them."""
-
-
-def _reported(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose failures are one line on stderr and exit code 1, or 130 after Ctrl-C."""
-
-    @wraps(command)
-    def wrapped(**arguments: Any) -> None:
-        try:
-            command(**arguments)
-        except KeyboardInterrupt:  # where this is called as a function, without __main__.py
-            click.echo(SENTENCE, err=True)
-            sys.exit(INTERRUPTED)
-        except (click.ClickException, BrokenPipeError):  # click tells of the one, and of the other there is no need to
-            raise
-        except Exception as error:
-            if os.environ.get("THERMOMENT_DEBUG"):
-                traceback.print_exc()
-            _fail(_sentence(error))
-
-    return wrapped
-
-
-def _sentence(error: Exception) -> str:
-    """What went wrong, for a person. What nobody thought of has its type as well, and how to see where it was."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" to write {error.filename}" if error.filename else ""
-        return f"No space left on the disk{where}. What was computed is kept: make room and run this again."
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.strerror}: {error.filename}."
-    if isinstance(error, MemoryError):
-        return str(error) or "There is not enough memory here."
-    expected = isinstance(error, ValueError | RuntimeError | ArithmeticError | OSError)
-    if expected and not isinstance(error, RecursionError) and str(error):
-        return str(error)
-    said = f"{type(error).__name__}: {error}".rstrip(": ").rstrip(".")
-    return f"{said}. This is a mistake of thermoment itself; THERMOMENT_DEBUG=1 in the environment shows where."
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"thermoment: {message}", err=True)
-    sys.exit(1)
 
 
 _RUN = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -113,7 +67,7 @@ _data_option = click.option("--data-dir", type=_FOLDER, help="A folder with the 
     help="For --dry-run: what a task of a kind takes on a worker, in place of a trial here.",
 )
 @_json_option
-@_reported
+@reported
 def run(
     experiment: str,
     out: Path | None,
@@ -171,7 +125,7 @@ def run(
 
 @main.command()
 @click.argument("run", type=_RUN)
-@_reported
+@reported
 def report(run: Path) -> None:
     """Make figures and report.html of a RUN again."""
     from thermoment.runs.folder import rewrite_report
@@ -181,7 +135,7 @@ def report(run: Path) -> None:
 
 @main.command()
 @click.argument("run", type=_RUN)
-@_reported
+@reported
 def verify(run: Path) -> None:
     """Check that a RUN is whole and consistent.
 
@@ -194,7 +148,7 @@ def verify(run: Path) -> None:
     for problem in problems:
         click.echo(problem)
     if problems:
-        _fail(f"{run} is not as it was written: {len(problems)} problem{'s' if len(problems) > 1 else ''}.")
+        fail(f"{run} is not as it was written: {len(problems)} problem{'s' if len(problems) > 1 else ''}.")
     click.echo(f"{run} is whole, and its results follow from its predictions.")
 
 
@@ -209,7 +163,7 @@ def verify(run: Path) -> None:
 @click.option("--label", help="The column of a CSV file that holds the classes, to compare with.")
 @click.option("--fit", is_flag=True, help="Take an image of any size: cut out what is drawn, centre it as in MNIST.")
 @_json_option
-@_reported
+@reported
 def predict(
     run: str,
     file: Path,
@@ -248,7 +202,7 @@ def predict(
 @click.argument("a", type=_RUN)
 @click.argument("b", type=_RUN)
 @_json_option
-@_reported
+@reported
 def compare(a: Path, b: Path, as_json: bool) -> None:
     """Compare the settings and accuracies of two runs.
 
@@ -264,7 +218,7 @@ def compare(a: Path, b: Path, as_json: bool) -> None:
 @click.argument("name", required=False)
 @_data_option
 @_json_option
-@_reported
+@reported
 def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
     """List the data sets, or get and check the one called NAME."""
     from thermoment import data as datasets
@@ -289,7 +243,7 @@ def data(name: str | None, data_dir: Path | None, as_json: bool) -> None:
 @click.option("--engine", "names", multiple=True, help="Only this engine; may be given again.  [all that can run]")
 @click.option("--seconds", type=float, default=3.0, show_default=True, help="How long each engine runs in a round.")
 @_json_option
-@_reported
+@reported
 def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
     """Measure the speed of the engines on this machine.
 
@@ -313,7 +267,7 @@ def bench(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
 
 @main.command()
 @_json_option
-@_reported
+@reported
 def info(as_json: bool) -> None:
     """Say what can run here, and which experiments there are."""
     from thermoment._engines.choice import engines
@@ -344,7 +298,7 @@ def info(as_json: bool) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @_data_option
-@_reported
+@reported
 def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Path | None) -> None:
     """Open a page to draw on, and watch a computer read it.
 
@@ -356,7 +310,7 @@ def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Pat
         missing = (error.name or "").partition(".")[0]
         if missing not in ("starlette", "uvicorn"):
             raise
-        _fail(f"The page needs {missing}: pip install '.[web]' in a checkout of thermoment.")
+        fail(f"The page needs {missing}: pip install '.[web]' in a checkout of thermoment.")
     machine = thermoment.load(run) if run is not None else thermoment.pretrained("mnist")
     assert isinstance(machine, thermoment.Classifier)  # a name was given
     folder = None if data_dir is None else str(data_dir)

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from os import PathLike
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from thermoment._support.files import read_facts, read_tensors, write_tensors
 from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
 from thermoment.noise import MAX_NODES
-from thermoment.physics import Dynamics
+from thermoment.physics import Dynamics, coupling_norm
 from thermoment.protocol import _WORD
 
 # Rows per matrix product in `drive`. A BLAS may sum in another order for another shape, so all products have one shape.
@@ -125,6 +126,11 @@ class Reservoir:
     @property
     def n_inputs(self) -> int:
         return int(self.K.shape[1])
+
+    @cached_property
+    def coupling_norm(self) -> float:
+        """The largest singular value of W, to a few per cent. Computed once: 0.3 s at N = 4096."""
+        return coupling_norm(self.W)
 
     def drive(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """The drive h = K I + b of every node.

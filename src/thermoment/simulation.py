@@ -27,7 +27,6 @@ from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress, reporter
 from thermoment.moments import Info, Moments
 from thermoment.noise import MAX_STEPS
-from thermoment.physics import coupling_norm
 from thermoment.protocol import Protocol, check_rest
 from thermoment.reservoir import Reservoir
 
@@ -264,7 +263,7 @@ def stable_drive(reservoir: Reservoir, inputs: ArrayLike, protocol: Protocol) ->
 
 def check_stable(reservoir: Reservoir, strongest: float, protocol: Protocol) -> None:
     """Refuses a step that is too long for drives up to `strongest`."""
-    norm = coupling_norm(reservoir.W)
+    norm = reservoir.coupling_norm
     if not math.isfinite(norm):
         raise invalid("W", "have a finite norm", f"up to {np.abs(reservoir.W).max():.3g}")
     stable = reservoir.dynamics.largest_stable_step(strongest, norm)

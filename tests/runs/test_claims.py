@@ -1,12 +1,14 @@
 """Claims: held by one process at a time, taken over from one that ended or that gives no sign of life."""
 
 import errno
+import fcntl
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -114,7 +116,7 @@ def test_signs_of_life_keep_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_of_another_machine_only_silence_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, str]
 ) -> None:
-    gone = {**claims._process(), "process": 2**22 + 1, "began": 1}
+    gone = {**claims._process(os.getpid()), "process": 2**22 + 1, "began": 1}
     (tmp_path / "here").write_text(json.dumps(gone))
     (tmp_path / "there").write_text(json.dumps({**gone, **facts}))
     assert take(Folder(tmp_path), "here") is not None
@@ -124,7 +126,7 @@ def test_of_another_machine_only_silence_tells(
 
 
 def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(json.dumps({**claims._process(), "began": 1}))
+    (tmp_path / "a").write_text(json.dumps({**claims._process(os.getpid()), "began": 1}))
     assert take(Folder(tmp_path), "a") is not None
 
 
@@ -138,18 +140,37 @@ def test_a_claim_that_cannot_be_read_is_waited_for(tmp_path: Path, monkeypatch: 
     assert notes == ["Waiting for another process, which is at work on a."]
 
 
-def test_without_locks_and_without_links_there_are_claims_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def failing(number: int) -> Callable[..., None]:
     def fail(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("fcntl.flock", fail)
-    monkeypatch.setattr("os.link", fail)
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_without_locks_and_without_links_there_are_claims_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr("fcntl.flock", failing(number))
+    monkeypatch.setattr("os.link", failing(number))
     assert take(Folder(tmp_path), "a") is not None
     assert take(Folder(tmp_path), "a") is None
-    (tmp_path / "b").write_text(json.dumps({**claims._process(), "began": 1}))
+    (tmp_path / "b").write_text(json.dumps({**claims._process(os.getpid()), "began": 1}))
     assert take(Folder(tmp_path), "b") is not None
+
+
+def test_a_lock_that_fails_for_another_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcntl.flock", failing(errno.EIO))
+    (tmp_path / "b").write_text(json.dumps({**claims._process(os.getpid()), "began": 1}))
+    with pytest.raises(OSError, match="Input/output error"):
+        take(Folder(tmp_path), "b")
+
+
+def test_claims_are_taken_over_by_one_at_a_time(tmp_path: Path) -> None:
+    with open(tmp_path / ".taking-over", "a") as other:
+        with Folder(tmp_path).alone(), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_failing_disk_is_told_with_the_claims_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A run on a Dask cluster: the same bytes as here, whatever happens to workers and scheduler."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -76,7 +77,7 @@ def test_workers_give_the_same_bytes_as_this_process(
     results = tm.run(small, tmp_path / "tiny", client=client, listener=lambda *what: heard.append(what[:3]))
     assert contents(tmp_path / "tiny") == contents(finished)
     assert results == tm.run(small, finished)
-    assert [what for what in heard if what[0] == "tasks"] == [("tasks", done, 22) for done in range(23)]
+    assert [what for what in heard if what[0] == "tasks"] == [("tasks", done, 26) for done in range(27)]
     # All was done by the workers: here nothing but the report.
     assert {what[0] for what in heard} == {"tasks", "figures and report"}
 
@@ -126,6 +127,26 @@ def test_a_failing_disk_of_a_worker_is_told_as_one_of_this_machine(
         tm.run(small, tmp_path / "run", client=client)
 
 
+def test_a_store_that_vanishes_from_under_the_workers_is_one_sentence(
+    client: Any, small: Experiment, finished: Path, tmp_path: Path
+) -> None:
+    store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+
+    def vanish(what: str, done: int, *_: object) -> None:
+        if what == "tasks" and done == 6:
+            store.rename(elsewhere)
+
+    with pytest.raises(RuntimeError, match=r"The store .* vanished in the middle of the run. What is in it is kept"):
+        tm.run(small, tmp_path / "tiny", store=store, client=client, listener=vanish)
+    done = contents(elsewhere)
+    # A worker may be at its last task there. Claims of this process, which lives, would be waited for.
+    shutil.copytree(elsewhere, store, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".locks"))
+    tm.run(small, tmp_path / "tiny", store=store, client=client)
+    assert contents(tmp_path / "tiny") == contents(finished)
+    kept = {name: data for name, data in done.items() if not name.startswith((".", "fit-"))}
+    assert kept.items() <= contents(store).items()
+
+
 def test_no_scheduler_and_no_workers_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_CONNECT_SECONDS", 0.3)
     with socket.socket() as taken:
@@ -169,7 +190,7 @@ def test_all_tasks_of_the_gpus_engine_go_to_workers_that_have_it(
     ):
         client.wait_for_workers(2)
         tm.run(replace(small, engine=engine), tmp_path / "tiny", client=client)
-    assert did == 22 * ["gpu"]
+    assert did == 26 * ["gpu"]
     names = ("results.json", "predictions.npz")
     assert [contents(tmp_path / "tiny")[name] for name in names] == [contents(finished)[name] for name in names]
 

@@ -1,5 +1,6 @@
 """A run by many processes on one store, some of them killed: the same bytes as by one, and nothing made twice."""
 
+import errno
 import json
 import os
 import shutil
@@ -96,6 +97,23 @@ def test_a_store_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> No
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1] == f"thermoment: Not a directory: {store}/.locks."
     assert not (tmp_path / "run").exists()
+
+
+def test_a_store_that_is_read_only_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, store = tmp_path / "run", tmp_path / "store"
+    store.mkdir()
+    (store / "kept").write_text("what is done")
+
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    for options in ([], ["--part", "1/2"]):
+        done = CliRunner().invoke(main, ["run", "digits", "--out", str(out), "--store", str(store), *options])
+        assert done.exit_code == 1
+        assert done.stderr.splitlines()[-1] == f"thermoment: Read-only file system: {store}/.locks."
+    assert [path.name for path in store.iterdir()] == ["kept"]
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/2", "1/2/3", ""])

@@ -26,9 +26,9 @@ from thermoment.results.results import load
 from thermoment.runs import run as runner
 from thermoment.runs.compare import compare
 from thermoment.runs.feature_store import FeatureStore
+from thermoment.runs.fits import columns
 from thermoment.runs.folder import rewrite_report, verify
 from thermoment.runs.predictions import load_predictions
-from thermoment.runs.readouts import columns
 
 SIZES = {"K1": 6, "K2": 4}
 FILES = {"experiment.toml", "results.json", "predictions.npz", "environment.json", "report.html", "SHA256SUMS"}

@@ -59,16 +59,20 @@ def _in_order(data: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + data[end:]
 
 
-def write_whole(path: str | PathLike[str], data: bytes) -> None:
-    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part."""
+def write_whole(path: str | PathLike[str], data: bytes, *, synced: bool = True) -> None:
+    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part.
+
+    After a loss of power too, unless `synced` is false: then the file may be empty, which its reader must notice.
+    """
     path = Path(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with named(path):
             with open(partial, "xb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if synced:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.replace(partial, path)
     finally:
         with suppress(OSError):  # the error to be told is the first one

@@ -19,14 +19,17 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from filelock import FileLock
-
 from thermoment._support.files import named
 from thermoment._support.progress import Note
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 SILENCE = "THERMOMENT_SILENCE"
 """The environment variable with the seconds after which a claim without a sign of life is taken over; 60 unless set."""
@@ -34,7 +37,7 @@ _BEATS = 6
 """Signs of life in that time."""
 _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
 """Seconds until a process that waits looks again: at first, and at the most."""
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 """What a file system without locks says."""
 
 
@@ -105,17 +108,15 @@ class Folder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        lock = FileLock(self.path / ".taking-over")
-        try:
-            lock.acquire()
-        except (NotImplementedError, OSError) as error:
-            # Where a file system has no locks two may take a claim over in the same instant, and do the same work.
-            if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
-                raise
-        try:
+        with open(self.path / ".taking-over", "a", encoding="utf-8") as file:
+            try:
+                if fcntl:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                # Where a file system has no locks two may take a claim over in the same instant, and do the same work.
+                if error.errno not in _NO_LOCKS:
+                    raise
             yield
-        finally:
-            lock.release()
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Claim:
 
 def take(board: Board, name: str) -> Claim | None:
     """The claim `name`, without waiting. None where a process holds it that is not known to have ended."""
-    text = json.dumps({**_process(), "token": secrets.token_hex(8)})
+    text = json.dumps({**_process(os.getpid()), "token": secrets.token_hex(8)})
     while not board.create(name, text):
         found = board.read(name)
         if found is not None and not _has_ended(found):
@@ -211,9 +212,10 @@ def _facts(found: str | None) -> dict[str, Any]:
         return {}
 
 
-def _process() -> dict[str, Any]:
-    """What the claims of this process say of it."""
-    return {"process": os.getpid(), "host": platform.node(), "system": _system(), "began": _began(os.getpid())}
+@lru_cache(maxsize=1)
+def _process(number: int) -> dict[str, Any]:
+    """What the claims of this process say of it. Its number is an argument since a forked child has another."""
+    return {"process": number, "host": platform.node(), "system": _system(), "began": _began(number)}
 
 
 def _has_ended(found: str) -> bool:

@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,7 @@ from thermoment._support.checks import invalid
 from thermoment._support.progress import Listener, Note
 from thermoment.runs.claims import take
 from thermoment.runs.context import Context
-from thermoment.runs.tasks import KINDS, Job, Task, do, is_fitted, is_ready, prepare, tasks
+from thermoment.runs.tasks import KINDS, SHARED, Job, Task, do, is_fitted, is_ready, prepare, tasks
 
 Client = Any
 """distributed.Client, which is imported when it is used."""
@@ -56,7 +56,7 @@ def do_part(job: Job, part: Part, n_train: int, n_test: int, context: Context) -
     Readouts are fitted by whoever makes the last chunk that they read, so no process waits for another's share.
     """
     every, mine = tasks(job, n_train, n_test), set()
-    for kind in KINDS[:-1]:
+    for kind in SHARED:
         own = [task for task in every if task.kind == kind][part.number - 1 :: part.total]
         for number, task in enumerate(own):
             context.listener(f"part {part.number} of {part.total}, {kind}", number, len(own))
@@ -126,7 +126,6 @@ def do_on_cluster(
 
 
 def _do_all(client: Client, job: Job, n_train: int, n_test: int, store: Path | None, listener: Listener) -> Job:
-    import dask
     import distributed
 
     _check_workers(client)
@@ -137,29 +136,16 @@ def _do_all(client: Client, job: Job, n_train: int, n_test: int, store: Path | N
         prepared = client.submit(_prepared, job, probe, resources=resources, pure=False, retries=0)
         found: Job = _result(prepared)
     every = tasks(found, n_train, n_test)
-    nodes: dict[str, Any] = {}
-    one = dask.delayed(_do, pure=False)
-    for task in every:
-        needs = [nodes[key] for key in task.needs]
-        nodes[task.key] = one(prepared, task, needs, dask_key_name=f"{task.key}-{secrets.token_hex(4)}")
-    futures = []
-    for on_gpu in (False, True):
-        # A GPU rounds in another way than a processor: all tasks of an experiment are done where its engine is.
-        chosen = [task for task in every if (_engine(found, task) == _CUDA) == on_gpu]
-        if chosen:
-            futures += client.compute(
-                [nodes[task.key] for task in chosen],
-                optimize_graph=False,
-                retries=_RETRIES,
-                resources={_CUDA: 1} if on_gpu else None,
-            )
-    kinds = {future.key: task.kind for future, task in zip(futures, _in_order(every, found), strict=True)}
+    # A GPU rounds in another way than a processor: all tasks of an experiment are done where its engine is.
+    on_gpu = {task.key for task in every if _engine(found, task) == _CUDA}
+    kinds = {task.key: task.kind for task in every}
+    futures = submit(client, every, _do, prepared, on_gpu)
     total, done = Counter(task.kind for task in every), Counter[str]()
     try:
         listener("tasks", 0, len(every))
         for future in distributed.as_completed(futures, loop=client.loop):
             _result(future)
-            done[kinds[future.key]] += 1
+            done[kinds[_key(future)]] += 1
             detail = ", ".join(f"{kind} {done[kind]}/{total[kind]}" for kind in KINDS if total[kind])
             listener("tasks", sum(done.values()), len(every), detail)
     except BaseException:
@@ -169,8 +155,40 @@ def _do_all(client: Client, job: Job, n_train: int, n_test: int, store: Path | N
     return found
 
 
-def _in_order(every: Sequence[Task], job: Job) -> list[Task]:
-    return sorted(every, key=lambda task: _engine(job, task) == _CUDA)
+def submit(
+    client: Client, every: Sequence[Task], work: Callable[..., Any], common: Any, on_gpu: Set[str] = frozenset()
+) -> list[Any]:
+    """Futures of work(common, task, ...) for all tasks, each after those that it needs.
+
+    common: a future
+    on_gpu: keys of the tasks that need a worker with the resource `cuda`
+
+    Tasks wait at the scheduler and go to a worker when it is free, by their priority. Unless told that they are such
+    tasks ("data producers"), Dask would hand each at once to the worker that did what it needs, behind others.
+    """
+    from dask._task_spec import List, TaskRef
+    from dask._task_spec import Task as Node
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+    run = secrets.token_hex(4)
+    names = {task.key: f"{task.key}-{run}" for task in every}
+    graph, priority, resources = {}, {}, {}
+    for number, task in enumerate(every):
+        name, needs = names[task.key], List(*(TaskRef(names[key]) for key in task.needs))
+        graph[name] = Node(name, work, TaskRef(common.key), task, needs, _data_producer=True)
+        priority[name] = task.priority * len(every) - number
+        resources[name] = {_CUDA: 1} if task.key in on_gpu else {}
+    notes: dict[str, Any] = {"priority": priority.__getitem__, "retries": _RETRIES}
+    if on_gpu:
+        notes["resources"] = resources.__getitem__
+    layers = {"thermoment": MaterializedLayer(graph, annotations=notes)}
+    futures: list[Any] = client.get(HighLevelGraph(layers, {"thermoment": set()}), list(graph), sync=False)
+    return futures
+
+
+def _key(future: Any) -> str:
+    """Of the task."""
+    return str(future.key.rpartition("-")[0])
 
 
 def _engine(job: Job, task: Task) -> str:
@@ -226,8 +244,8 @@ def _result(future: Any) -> Any:
 
     found = future.exception()
     if isinstance(found, KilledWorker):
-        what = future.key.rpartition("-")[0]
-        raise _TaskError(RuntimeError(f"{what} was given up: {str(found).rstrip('.')}. What was computed is kept."))
+        said = str(found).rstrip(".")
+        raise _TaskError(RuntimeError(f"{_key(future)} was given up: {said}. What was computed is kept."))
     if future.status == "error":
         raise _TaskError(found)
     return future.result()

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import zarr
 from numpy.typing import NDArray
@@ -18,15 +19,6 @@ from zarr.storage import LocalStore, MemoryStore
 from thermoment._support.files import write_whole
 from thermoment.protocol import check_orders
 from thermoment.runs.store import FACTS
-
-
-class _Folder(LocalStore):
-    """Zarr's folder store, with every write atomic and on disk before it counts."""
-
-    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:  # noqa: ARG002
-        path = self.root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, value.to_bytes())
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class FeatureStore:
 
     @cached_property
     def _arrays(self) -> dict[str, Any]:
-        group = zarr.open_group(_Folder(self.folder), mode="r+")
+        group = zarr.open_group(LocalStore(self.folder, read_only=True), mode="r")
         return {name: group[name] for name in ("moments", "clip_count", "error")}
 
     def missing(self) -> list[int]:
@@ -145,9 +137,15 @@ class FeatureStore:
             raise FloatingPointError(
                 f"The engine gave moments that are not finite, in samples {rows.start} to {rows.stop - 1}."
             )
-        self._arrays["clip_count"][number] = clip_count
-        self._arrays["error"][number] = [(error or {}).get(p, 0.0) ** 2 for p in self.orders]
-        self._arrays["moments"][self.rows(number)] = raw.astype(np.float32)
+        squares = [(error or {}).get(p, 0.0) ** 2 for p in self.orders]
+        moments = np.full((self.chunk, len(self.orders), self.n_nodes), math.nan, "<f4")
+        moments[: self.size(number)] = raw
+        arrays = (np.array(clip_count, "<i8"), np.array(squares, "<f8"), moments)
+        for name, array in zip(self.chunk_files(number), arrays, strict=True):
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Of a chunk that a loss of power cut short the checksums tell, so one wait for the disk is enough.
+            write_whole(path, _encoded(array), synced=array is moments)
 
     def features(self, rows: slice = slice(None)) -> NDArray[np.float32]:
         """[m_p | m_q | ...] of the given samples: (S, orders * N)."""
@@ -179,3 +177,9 @@ class FeatureStore:
         except (ValueError, RuntimeError, OSError):  # a checksum that does not match, a chunk cut short
             return False
         return bool(np.isfinite(moments).all() and np.isfinite(facts[0]).all() and facts[1] >= 0)
+
+
+def _encoded(array: NDArray[Any]) -> bytes:
+    """A chunk as Zarr writes it: its numbers and their checksum. Zarr itself takes several milliseconds to do so."""
+    data = array.tobytes()
+    return data + int(google_crc32c.value(data)).to_bytes(4, "little")

@@ -20,8 +20,8 @@ from thermoment.learning.finite_time.train import train
 from thermoment.learning.fit import fit_converged, fit_sgd
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import paper_models
-from thermoment.runs.readouts import columns
+from thermoment.results.naming import ModelKey
+from thermoment.runs.fits import columns, fitted_models
 from thermoment.runs.reservoirs import draw, finite_time_groups
 from thermoment.runs.tasks import KINDS, Job, Task, tasks
 
@@ -74,8 +74,10 @@ def price(
     seconds = [given.get(task.kind, trial.seconds(task, variants[task.variant], dataset)) for task in every]
     count = {kind: sum(task.kind == kind for task in every) for kind in KINDS}
     total = {kind: sum(s for s, task in zip(seconds, every, strict=True) if task.kind == kind) for kind in KINDS}
+    one_after_another = [kind for kind in KINDS if kind != "baseline"]
     longest = trial.start + sum(
-        max((s for s, task in zip(seconds, every, strict=True) if task.kind == kind), default=0.0) for kind in KINDS
+        max((s for s, task in zip(seconds, every, strict=True) if task.kind == kind), default=0.0)
+        for kind in one_after_another
     )
     work, on_gpu = sum(seconds), engine == "cuda"
     hours = {n: (max(longest, trial.start + work / n) + _TOGETHER_SECONDS) / 3600 for n in _WORKERS}
@@ -166,7 +168,7 @@ class _Trial:
             compiling, seconds, epochs = _measured(finite)
             start += compiling
             found["finite_time"] = seconds / (n * sum(one.n_nodes for one in group) * epochs)
-        if "readouts" not in given:
+        if not {"sgd", "converged", "baseline"} <= given.keys():
             start += _readout_trial(experiment, drawn, x, y, found)
         samples = engine != "meanfield"
         if "features" not in given:
@@ -196,10 +198,14 @@ class _Trial:
             nodes = n_nodes[task.name.removesuffix("-trained") if copy else task.name]
             steps = float(protocol.n_replicas) * protocol.n_steps if self.samples else 1.0
             return self.sampled * images * nodes * steps
-        features = _features_of_models(experiment, dataset.n_inputs)
-        fits = self.sgd * experiment.readout.epochs + (self.converged if experiment.readout.converged else 0.0)
-        limit = self.without_sampling * dataset.n_test * sum(n_nodes.values()) if options is not None else 0.0
-        return fits * dataset.n_train * features + limit
+        if task.kind == "readouts":
+            return self.without_sampling * dataset.n_test * sum(n_nodes.values()) if options is not None else 0.0
+        sgd, converged = self.sgd * experiment.readout.epochs, self.converged if experiment.readout.converged else 0.0
+        if task.kind == "baseline":
+            return (sgd + converged) * dataset.n_train * dataset.n_inputs
+        if task.kind == "sgd":
+            return sgd * dataset.n_train * sum(_features_of_models(experiment).values())
+        return converged * dataset.n_train * _features_of_models(experiment)[task.name]
 
 
 def _measured(work: Callable[[int], object]) -> tuple[float, float, int]:
@@ -229,8 +235,7 @@ def _readout_trial(
     blocks = [np.tanh(one.drive(x)) ** p for one in drawn.values() for p in orders]
     features = np.concatenate(blocks, axis=1).astype(np.float32)
     sizes = {name: one.n_nodes for name, one in drawn.items()}
-    models = [model for model in paper_models(list(drawn), orders) if model.fusion == "feature"]
-    chosen = [columns(model, sizes, orders) for model in models]
+    chosen = [columns(model, sizes, orders) for model in fitted_models(list(drawn), orders)]
     compiling, seconds, epochs = _measured(lambda count: fit_sgd(features, y, chosen, replace(sgd, epochs=count)))
     found["sgd"] = seconds / (len(x) * sum(map(len, chosen)) * epochs)
     if experiment.readout.converged:
@@ -241,30 +246,36 @@ def _readout_trial(
     return compiling
 
 
-def _features_of_models(experiment: Experiment, n_inputs: int) -> int:
-    """Features that the readouts read, added up over all models and raw pixels."""
-    names, orders = [one.name for one in experiment.reservoirs], experiment.protocol.orders
-    sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
-    models = [model for model in paper_models(names, orders) if model.fusion == "feature"]
-    return n_inputs + sum(sizes[name] * len(model.orders) for model in models for name in model.reservoirs)
+def _features_of_models(experiment: Experiment) -> dict[str, int]:
+    """How many features the readout of a model reads, by its key."""
+    names, sizes = [one.name for one in experiment.reservoirs], {one.name: one.n_nodes for one in experiment.reservoirs}
+    models = fitted_models(names, experiment.protocol.orders)
+    return {model.key: sum(sizes[name] for name in model.reservoirs) * len(model.orders) for model in models}
 
 
 def _bytes(every: list[Task], variants: Mapping[str, Experiment], dataset: Dataset) -> tuple[int, int]:
-    """Written to the store, and read from it: trained reservoirs by every task, features by the readouts."""
+    """Written to the store, and read from it: trained reservoirs and features by the tasks that need them."""
     written = read = 0
     for task in every:
         experiment = variants[task.variant]
         sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
+        an_image = 4 * len(experiment.protocol.orders)
         if task.kind == "features":
             n_nodes = sizes[task.name if task.name in sizes else task.name.removesuffix("-trained")]
             n_samples = dataset.n_train + dataset.n_test if task.name in sizes else dataset.n_test
             images = min(experiment.features.chunk, n_samples - task.number * experiment.features.chunk)
-            written += 4 * images * n_nodes * len(experiment.protocol.orders)
-            read += 4 * images * n_nodes * len(experiment.protocol.orders)
+            written += an_image * images * n_nodes
+        elif task.kind == "sgd":
+            read += an_image * dataset.n_train * sum(sizes.values())
+        elif task.kind == "converged":
+            reads = ModelKey.parse(task.name).reservoirs
+            read += an_image * dataset.n_train * sum(sizes[name] for name in reads)
         elif task.kind == "readouts":
-            features = _features_of_models(experiment, 0)
+            features, options = sum(_features_of_models(experiment).values()), experiment.finite_time
             written += 8 * features * dataset.n_classes * (2 if experiment.readout.converged else 1)
-        else:
+            copies = 2 if options is not None and options.beside else 1
+            read += an_image * dataset.n_test * sum(sizes.values()) * copies
+        elif task.kind != "baseline":
             made = list(sizes.values()) if task.kind == "finite-time" else [list(sizes.values())[task.number]]
             written += 8 * sum(n * (n + dataset.n_inputs + 1) for n in made) * len(task.repeats)
             read += 8 * sum(n * (n + dataset.n_inputs + 1) for n in made) * len(task.repeats)

@@ -1,4 +1,4 @@
-"""The stage that fits: readouts of all models of an experiment, and what they predict on the test images."""
+"""The stage of the readouts of all models of an experiment, and of what they predict on the test images."""
 
 import json
 import math
@@ -13,28 +13,23 @@ from numpy.typing import NDArray
 
 from thermoment._support.files import write_whole
 from thermoment._support.identity import identity
-from thermoment._support.progress import Listener
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
-from thermoment.learning.fit import fit_converged, fit_sgd
-from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Readout, classes, probabilities
 from thermoment.machines.classifier import Classifier
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
+from thermoment.results.naming import ModelKey, paper_models, readout_file
 from thermoment.results.pictures import MISREAD, Misread
 from thermoment.results.table import Judged, Table
 from thermoment.runs.context import Context, digest
 from thermoment.runs.cost import answer_cost
-from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines, Predictions, save_predictions
+from thermoment.runs.fits import Fits, Stores, columns, joined
+from thermoment.runs.predictions import Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import Stage
 from thermoment.simulation import simulate
 
-Stores = Mapping[str, FeatureStore]
-"""The features of every reservoir, by its name."""
 SUMMARY = "summary.json"
 
 
@@ -56,7 +51,7 @@ def readouts_stage(
 
 
 def fit_and_predict(
-    stores: Stores,
+    fits: Fits,
     trained: Stores,
     made: Made,
     experiment: Experiment,
@@ -66,10 +61,10 @@ def fit_and_predict(
 ) -> None:
     """Writes readouts, predictions, and a summary of the features to `folder`.
 
-    `stores` are what readouts are fitted to; `trained` what the heads read, of the test images at least.
+    `trained` is what the heads read, of the test images at least.
     """
-    settings, protocol = experiment.readout, experiment.protocol
-    fitted = fit(stores, dataset, settings.sgd, converged=settings.converged, listener=context.listener)
+    stores, protocol = fits.stores, experiment.protocol
+    fitted, raw = fits.do_all()
     heads = {ModelKey(names, protocol.orders, "feature", "trained"): head for names, head in made.heads.items()}
     for model, readout in (fitted | heads).items():
         readout.save(folder / readout_file(model), {"model": model.key})
@@ -92,7 +87,6 @@ def fit_and_predict(
         predictions |= {replace(model, readout="predicted"): found for model, found in without.items()}
         judged = sampled, heads, made.trained
     _save_misread(folder, list(predictions), *judged, dataset, protocol)
-    raw = raw_pixels(dataset, settings.sgd, converged=settings.converged)
     save_predictions(folder, dataset.y_test, predictions, raw)
     every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
     summary = _summary(every, made, protocol)
@@ -119,39 +113,6 @@ def _save_misread(
     misread = Misread.of(dataset.x_test, dataset.y_test, probabilities(logits), dataset.image_shape)
     if len(misread):
         misread.save(folder / MISREAD)
-
-
-def raw_pixels(dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
-    """Classes of the test samples by the same readouts of the raw inputs: what the reservoirs have to beat."""
-    every = [np.arange(dataset.n_inputs)]
-    (plain,) = fit_sgd(dataset.x_train, dataset.y_train, every, sgd)
-    readouts: dict[Fit, Readout] = {"sgd": plain}
-    if converged:
-        readouts["converged"] = fit_converged(dataset.x_train, dataset.y_train, sgd.l2, start=plain)
-    name = RAW_COLUMNS if dataset.columns else RAW_PIXELS
-    return {(name, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
-
-
-def fit(stores: Stores, dataset: Dataset, sgd: Sgd, *, converged: bool, listener: Listener) -> dict[ModelKey, Readout]:
-    """A readout for every model that joins features, by SGD and, if asked, to convergence."""
-    features = joined(stores, slice(0, dataset.n_train))
-    orders = next(iter(stores.values())).orders
-    sizes = {name: store.n_nodes for name, store in stores.items()}
-    models = [model for model in paper_models(list(stores), orders) if model.fusion == "feature"]
-    chosen = [columns(model, sizes, orders) for model in models]
-
-    def report(done: int, _: float) -> None:
-        listener(f"{len(models)} readouts by SGD, epochs", done, sgd.epochs)
-
-    fitted = dict(zip(models, fit_sgd(features, dataset.y_train, chosen, sgd, report=report), strict=True))
-    if converged:
-        for number, (model, where) in enumerate(zip(models, chosen, strict=True)):
-            listener("readouts to convergence", number, len(models))
-            fitted[replace(model, readout="converged")] = fit_converged(
-                features[:, where], dataset.y_train, sgd.l2, start=fitted[model]
-            )
-        listener("readouts to convergence", len(models), len(models))
-    return fitted
 
 
 def predict(
@@ -193,21 +154,6 @@ def classifier(
         replace(protocol, orders=model.orders),
         tuple(readouts[part] for part in parts),
     )
-
-
-def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
-    """[phi_K1 | phi_K2 | ...] of some samples: (S, F)."""
-    return np.concatenate([store.features(rows) for store in stores.values()], axis=1)
-
-
-def columns(model: ModelKey, sizes: Mapping[str, int], orders: tuple[int, ...]) -> NDArray[np.intp]:
-    """The columns that a model sees of features joined over all reservoirs, with `sizes` nodes each, and all orders."""
-    found, start = [], 0
-    for name, n_nodes in sizes.items():
-        if name in model.reservoirs:
-            found += [start + orders.index(p) * n_nodes + np.arange(n_nodes) for p in model.orders]
-        start += len(orders) * n_nodes
-    return np.concatenate(found)
 
 
 def _summary(stores: Stores, made: Made, protocol: Protocol) -> dict[str, Any]:

@@ -71,6 +71,25 @@ def make(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> l
     return made
 
 
+def make_one(name: str, repeats: Sequence[Experiment], place: int, dataset: Dataset, context: Context) -> Reservoir:
+    """Of repeat `place` of those trained side by side, the reservoir whose features are called `name`.
+
+    Only what it needs is trained, or waited for.
+    """
+    options = repeats[place].finite_time
+    for number, one in enumerate(repeats[place].reservoirs):
+        if one.name == name and (options is None or options.beside):
+            return Reservoir.load(train_static(number, repeats, dataset, context).folder / f"{place}.safetensors")
+    for number, group in enumerate(finite_time_groups(repeats[place])):
+        for own in group:
+            if trained_name(own, options) == name:
+                beside = options is not None and options.beside
+                static = {} if beside else make_static(repeats, dataset, context)[place].reservoirs
+                stage = train_finite_time(number, static, repeats[place], dataset, context)
+                return Reservoir.load(stage.folder / f"{own}.safetensors")
+    raise AssertionError(f"no features are called {name}")
+
+
 def make_static(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
     """For every repeat its reservoirs, drawn and trained by their static surrogates."""
     made = [Made({}, {}) for _ in repeats]

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from thermoment import data
 from thermoment._support.identity import identity
@@ -62,14 +63,19 @@ def run(
             check(chosen, dataset)
             if not is_finished(target) and (sentence := plan.warning(chosen, dataset)):
                 note(sentence)
-        else:
-            place = None if context.store.remote else context.store.folder
-            job = _job(chosen, dataset, context, data_dir)
-            with context.timed("cluster"):
-                sizes = (dataset.n_train, dataset.n_test)
-                job = do_on_cluster(client, job, *sizes, place, context.listener, note)
-            context = replace(context, engines=job.engines, accelerated=job.accelerated)
-        with context.store.watched():
+        with context.store.watched() as look:
+            if client is not None:
+
+                def listen(*what: Any) -> None:
+                    look()  # workers would go on in a new folder of the same name
+                    context.listener(*what)
+
+                place = None if context.store.remote else context.store.folder
+                job = _job(chosen, dataset, context, data_dir)
+                with context.timed("cluster"):
+                    sizes = (dataset.n_train, dataset.n_test)
+                    job = do_on_cluster(client, job, *sizes, place, listen, note)
+                context = replace(context, engines=job.engines, accelerated=job.accelerated)
             return _put_together(chosen, dataset, target, context)
 
 

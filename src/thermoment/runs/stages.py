@@ -1,7 +1,7 @@
 """One pass through the stages of an experiment, in their order: features, readouts, analysis; and its report."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from thermoment.runs.context import Context, Files
 from thermoment.runs.example_node import simulate_node
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.features import complete, engine_name, features_stage, open_features, remove_unused, used
+from thermoment.runs.fits import Fits
 from thermoment.runs.folder import FEATURES
 from thermoment.runs.pictures import digests, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
@@ -54,6 +55,16 @@ class Pass:
             parts.append(({trained_name(name, options): one for name, one in made.trained.items()}, dataset.n_train))
         return cls(experiment, made, dataset, context, engine, tuple(parts))
 
+    @classmethod
+    def of_one(
+        cls, name: str, reservoir: Reservoir, experiment: Experiment, dataset: Dataset, context: Context
+    ) -> "Pass":
+        """What a pass has to do with the features `name`, of which one reservoir is known."""
+        copied = name not in [one.name for one in experiment.reservoirs]
+        engine = engine_name(experiment, [reservoir], dataset, context)
+        parts = (({name: reservoir}, dataset.n_train if copied else 0),)
+        return cls(experiment, Made({}, {}), dataset, context, engine, parts)
+
     @cached_property
     def stages(self) -> dict[str, Stage]:
         """Where the store has the features."""
@@ -77,25 +88,45 @@ class Pass:
         """Where the store has the readouts and the predictions."""
         return readouts_stage(self.stages, self.made, self.experiment, self.dataset, self.context)
 
-    def simulate(self, name: str | None = None, only: Sequence[int] | None = None) -> None:
-        """Simulates what is missing of the features, of all reservoirs or of one, all chunks or some."""
+    def simulate(self, names: Collection[str] | None = None, only: Sequence[int] | None = None) -> None:
+        """Simulates what is missing of the features, of all reservoirs or of some, all chunks or some."""
         for reservoirs, first in self.parts:
-            chosen = {one: found for one, found in reservoirs.items() if name in (None, one)}
-            stages = {one: self.stages[one] for one in chosen}
+            chosen = {name: one for name, one in reservoirs.items() if names is None or name in names}
+            stages = {name: self.stages[name] for name in chosen}
             complete(stages, self.stores, chosen, self.engine, self.experiment, self.dataset, self.context, first, only)
+
+    def fits(self, *, whole: bool) -> Fits:
+        """What is to be fitted; `whole` where all of it is done here."""
+        fitted = {name: self.stores[name] for name in self.made.reservoirs}
+        return Fits(self.readouts, fitted, self.dataset, self.experiment.readout, self.context, whole)
+
+    def fit_one(self, name: str) -> None:
+        """Does one of the fits, after what is missing of the features that it reads."""
+        if is_kept(self.readouts):
+            return
+        fits = self.fits(whole=False)
+        reads = fits.reads(name)
+        try:
+            with used([self.stages[one] for one in reads], self.context):
+                self.simulate(reads, range(-(-self.dataset.n_train // self.experiment.features.chunk)))
+                fits.do(name)
+        except OSError:
+            if not is_kept(self.readouts):  # else this process was stopped for so long that others did without it
+                raise
 
     def fit(self) -> None:
         """Fits the readouts and predicts, after what is missing of the features."""
         keeps, options = self.experiment.features.keep, self.experiment.finite_time
+        fits = self.fits(whole=True)
         if keeps or not is_kept(self.readouts):
             with used(self.stages.values(), self.context):
                 with self.context.timed("features"):
                     self.simulate()
                 with self.context.timed("readouts"):
-                    fitted = {name: self.stores[name] for name in self.made.reservoirs}
                     trained = {name: self.stores[trained_name(name, options)] for name in self.made.trained}
-                    inputs = (fitted, trained, self.made, self.experiment, self.dataset, self.context)
+                    inputs = (fits, trained, self.made, self.experiment, self.dataset, self.context)
                     keep(self.readouts, partial(fit_and_predict, *inputs), self.context.note)
+        fits.remove()
 
     def remove_features(self) -> None:
         """Removes features that are not to be kept, unless somebody reads them."""

@@ -56,18 +56,22 @@ class Store:
         return claimed(self.board, name, note)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Says in a sentence that the store vanished, where that is why something failed inside."""
+    def watched(self) -> Iterator[Callable[[], None]]:
+        """Says in a sentence that the store vanished: where something failed inside, or when the function is called."""
         name = f"watch-{secrets.token_hex(4)}"
         claim = take(self.board, name)
-        try:
-            yield
-        except Exception as error:
+
+        def look(cause: Exception | None = None) -> None:
             if self.remote is None and self.board.read(name) is None:
                 raise RuntimeError(
                     f"The store {self.folder} vanished in the middle of the run. What is in it is kept: bring it back, "
                     "and the same command continues."
-                ) from error
+                ) from cause
+
+        try:
+            yield look
+        except Exception as error:
+            look(error)
             raise
         finally:
             if claim:

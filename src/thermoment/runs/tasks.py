@@ -1,12 +1,13 @@
-"""An experiment as tasks that any process or machine can do: trainings, chunks of features, readouts.
+"""An experiment as tasks that any process or machine can do: trainings, chunks of features, fits, readouts.
 
 A task takes what it needs from the store, claims what it makes, and writes it whole to the store. So it may be done
 anywhere, again, and by two at once: the store is the same. What variants and repeats have in common is one task.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from thermoment import __version__, data
@@ -18,11 +19,13 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.features import engine_name, present
+from thermoment.runs.fits import BASELINE, SGD, fitted_models
 from thermoment.runs.reservoirs import (
     are_made,
     draw,
     finite_time_groups,
     make,
+    make_one,
     make_static,
     together,
     train_finite_time,
@@ -33,7 +36,11 @@ from thermoment.runs.stages import Pass
 from thermoment.runs.store import Store, is_kept
 
 _OTHER_VERSION = "A worker has thermoment {}, but the run was started by {}: install the same version everywhere."
-KINDS = ("static", "finite-time", "features", "readouts")
+KINDS = ("static", "finite-time", "features", "baseline", "sgd", "converged", "readouts")
+"""Of tasks: trainings, chunks of features, fits (runs/fits.py), and what makes readouts and predictions of them."""
+SHARED, _FITS = KINDS[:3], KINDS[3:6]
+_LAST, _SECOND, _FIRST = range(3)
+"""Priorities of tasks. Fits wait for all training images, so those come before the test images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +91,13 @@ class Task:
     number: int = 0
     """of the reservoir, the head or the chunk"""
     name: str = ""
-    """of the features"""
+    """of the features or of the fit"""
     needs: tuple[str, ...] = ()
     """keys of the tasks that come before"""
     shares: tuple[tuple[str, int], ...] = ()
-    """of readouts: variants and repeats that read the same features"""
+    """of features and readouts: variants and repeats that read the same features"""
+    priority: int = _FIRST
+    """higher ones come first, where there is a choice"""
 
 
 def prepare(job: Job, dataset: Dataset | None = None) -> Job:
@@ -113,18 +122,20 @@ def prepare(job: Job, dataset: Dataset | None = None) -> Job:
 def tasks(job: Job, n_train: int, n_test: int) -> list[Task]:
     """All tasks of a job, each after those that it needs."""
     found: dict[str, Task] = {}
-    readers: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    readers: dict[str, dict[tuple[str, int], None]] = {}
     for variant in job.variants:
         for task in _of_variant(job, variant, n_train, n_test):
-            known = found.setdefault(task.key, task)
-            if known is task and task.kind == "readouts":
-                readers.setdefault(task.needs, []).append((variant, task.repeats[0]))
-    return [
-        Task(**{**vars(task), "shares": tuple(readers[task.needs])}) if task.kind == "readouts" else task
-        for kind in KINDS
+            if found.setdefault(task.key, task) is task and task.kind == "readouts":
+                for key in task.needs:
+                    readers.setdefault(key, {})[variant, task.repeats[0]] = None
+    shares = {
+        task.key: tuple(dict.fromkeys(chain(*(readers[key] for key in task.needs if found[key].kind == "features"))))
         for task in found.values()
-        if task.kind == kind
-    ]
+        if task.kind == "readouts"
+    }
+    shares |= {task.key: tuple(readers[task.key]) for task in found.values() if task.kind == "features"}
+    every = sorted(found.values(), key=lambda task: KINDS.index(task.kind))
+    return [replace(task, shares=shares.get(task.key, ())) for task in every]
 
 
 def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[Task]:
@@ -153,15 +164,32 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
         parts = [(name, source, n_train + n_test, 0) for name, source in first.items()]
         if options and options.beside:
             parts += [(trained_name(name, options), source, n_test, n_train) for name, source in trained.items()]
-        chunks = []
+        chunks: dict[str, list[str]] = {name: [] for name, *_ in parts}
+        size, n_first = experiment.features.chunk, -(-n_train // experiment.features.chunk)
         for name, source, n_samples, start_at in parts:
-            for number in range(-(-n_samples // experiment.features.chunk)):
+            for number in range(-(-n_samples // size)):
                 engine = job.engines.get(experiment.name, experiment.engine)
-                key = _key("features", source, repeat.protocol, engine, experiment.features.chunk, start_at, number)
-                chunks.append(key)
-                yield Task(key, "features", variant, (k,), number, name, needs=(_task(source),))
-        needs = tuple(dict.fromkeys([*map(_task, trained.values()), *chunks]))
-        yield Task(_key("readouts", needs, repeat.readout), "readouts", variant, (k,), needs=needs)
+                key = _key("features", source, repeat.protocol, engine, size, start_at, number)
+                chunks[name].append(key)
+                priority = _SECOND if start_at + number * size < n_train else _LAST
+                yield Task(key, "features", variant, (k,), number, name, needs=(_task(source),), priority=priority)
+        made_by = [*map(_task, made.values()), *map(_task, trained.values())]
+        key = _key("readouts", made_by, chunks, repeat.readout)
+        inputs = _once(one for name in first for one in chunks[name][:n_first])
+        sgd = Task(_key("sgd", key), "sgd", variant, (k,), name=SGD, needs=inputs)
+        fits = [sgd, Task(_key("baseline", key), "baseline", variant, (k,), name=BASELINE, needs=_once(made_by))]
+        if repeat.readout.converged:
+            fits += [
+                Task(_key("converged", key, one.key), "converged", variant, (k,), name=one.key, needs=(sgd.key,))
+                for one in fitted_models(list(first), protocol.orders)
+            ]
+        yield from fits
+        needs = _once([*made_by, *chain(*chunks.values()), *(task.key for task in fits)])
+        yield Task(key, "readouts", variant, (k,), needs=needs)
+
+
+def _once(keys: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(keys))
 
 
 def _of(names: Sequence[str], experiment: Experiment) -> list[tuple[int, Any]]:
@@ -197,7 +225,12 @@ def do(job: Job, task: Task, context: Context) -> None:
         static = make_static(repeats, job.load(), context)[place].reservoirs
         train_finite_time(task.number, static, repeats[place], job.load(), context)
     elif task.kind == "features":
-        _pass(job, context, task.variant, task.repeats[0]).simulate(task.name, [task.number])
+        work = _chunks(job, context, task.variant, task.repeats[0], task.name)
+        gone = not work.experiment.features.keep and not work.stages[task.name].folder.exists()
+        if not (gone and all(_is_fitted(job, context, *other) for other in task.shares)):
+            work.simulate([task.name], [task.number])
+    elif task.kind in _FITS:
+        _pass(job, context, task.variant, task.repeats[0]).fit_one(task.name)
     else:
         work = _pass(job, context, task.variant, task.repeats[0])
         work.fit()
@@ -244,6 +277,14 @@ def _pass(job: Job, context: Context, variant: str, repeat: int) -> Pass:
     repeats, place = _side_by_side(job, variant, repeat)
     made = make(repeats, job.load(), context)[place]
     return Pass.of(repeats[place], made, job.load(), context)
+
+
+@lru_cache(maxsize=16)
+def _chunks(job: Job, context: Context, variant: str, repeat: int, name: str) -> Pass:
+    """The same for the features `name` alone, with their reservoir trained."""
+    repeats, place = _side_by_side(job, variant, repeat)
+    reservoir = make_one(name, repeats, place, job.load(), context)
+    return Pass.of_one(name, reservoir, repeats[place], job.load(), context)
 
 
 @lru_cache(maxsize=2)

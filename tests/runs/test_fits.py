@@ -1,0 +1,136 @@
+"""Fits as tasks of their own: the bytes of a run in one piece, nothing left over, nothing done twice."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import thermoment as tm
+from support.runs import TINY, contents, experiment
+from support.sketches import node_of_zeros, sketch
+from thermoment import data
+from thermoment.experiments.experiment import Experiment
+from thermoment.report.figures import draw
+from thermoment.runs import fits, reservoirs, stages
+from thermoment.runs.context import Context
+from thermoment.runs.tasks import Job, Task, do, prepare, tasks
+
+
+@pytest.fixture(autouse=True)
+def _sketches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw, "draw", sketch)
+    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """Two orders, and a penalty with which fits converge at once: four models."""
+    text = TINY.replace("n_replicas = 6\n", "n_replicas = 6\norders = [1, 2]\n").replace(
+        "epochs = 3\n", "epochs = 3\nl2 = 1\n"
+    )
+    return experiment(text, tmp_path_factory.mktemp("experiment"))
+
+
+@pytest.fixture(scope="module")
+def finished(small: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "draw", sketch)
+        patch.setattr(stages, "simulate_node", node_of_zeros)
+        tm.run(small, tmp_path_factory.mktemp("runs") / "tiny")
+        yield next(tmp_path_factory.getbasetemp().glob("runs*/tiny"))
+
+
+def job_in(store: Path, one: Experiment) -> tuple[Job, list[Task]]:
+    dataset = data.load("digits").first(120, 60)
+    job = prepare(Job(one, str(store), "digits", None, dataset.sha256), dataset)
+    return job, tasks(job, 120, 60)
+
+
+def names(store: Path) -> list[str]:
+    return [path.name for path in store.glob("[!.]*")]
+
+
+def test_fits_one_by_one_give_the_same_bytes_and_are_removed(small: Experiment, finished: Path, tmp_path: Path) -> None:
+    job, every = job_in(tmp_path / ".stages", small)
+    late = [task for task in every if task.kind == "features" and task.number == 3]
+    for task in every:  # each by a process that knows nothing of the others
+        if task not in late and task.kind != "readouts":
+            do(job, task, job.context())
+    assert sum(name.startswith("fit-") for name in names(tmp_path / ".stages")) == 1 + 4 + 1
+    for task in [*late, every[-1]]:
+        do(job, task, job.context())
+    heard: list[str] = []
+    tm.run(small, tmp_path / "tiny", listener=lambda what, *_: heard.append(what))
+    assert set(heard) == {"figures and report"}
+    assert contents(tmp_path / "tiny") == contents(finished)
+    assert sorted(names(tmp_path / ".stages")) == sorted(names(finished.parent / ".stages"))
+    assert not any(name.startswith("fit-") for name in names(tmp_path / ".stages"))
+
+
+def test_a_task_that_comes_late_does_nothing(small: Experiment, tmp_path: Path) -> None:
+    readout = replace(small.readout, converged=False)
+    unkept = replace(small, features=replace(small.features, keep=False), readout=readout)
+    tm.run(unkept, tmp_path / "tiny")
+    before = contents(tmp_path / ".stages")
+    job, every = job_in(tmp_path / ".stages", unkept)
+    heard: list[str] = []
+    for task in every:
+        do(job, task, job.context(lambda what, *_: heard.append(what)))
+    assert heard == []
+    assert contents(tmp_path / ".stages") == before
+
+
+def test_a_run_stopped_among_its_fits_goes_on_from_there(small: Experiment, finished: Path, tmp_path: Path) -> None:
+    def stop(what: str, done: int, *_: object) -> None:
+        if what == "readouts to convergence" and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tm.run(small, tmp_path / "tiny", listener=stop)
+    heard: list[str] = []
+    tm.run(small, tmp_path / "tiny", listener=lambda what, *_: heard.append(what))
+    assert set(heard) == {"readouts to convergence", "figures and report"}
+    assert contents(tmp_path / "tiny") == contents(finished)
+
+
+def test_a_fit_reads_the_features_of_its_reservoirs_alone(
+    small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, every = job_in(tmp_path / ".stages", small)
+    for task in every:
+        if task.kind in ("static", "features", "sgd"):
+            do(job, task, job.context())
+    read: list[list[str]] = []
+    joined = fits.joined
+
+    def reading(stores: Any, rows: slice) -> Any:
+        read.append(list(stores))
+        assert rows == slice(0, 120)
+        return joined(stores, rows)
+
+    monkeypatch.setattr(fits, "joined", reading)
+    for task in every:
+        if task.kind in ("baseline", "converged"):
+            do(job, task, job.context())
+    assert read == [["K1"], ["K2"], *2 * [["K1", "K2"]]]
+
+
+def test_features_wait_for_the_training_of_no_other_reservoir(
+    small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, every = job_in(tmp_path / ".stages", small)
+    trained: list[int] = []
+    train = reservoirs.train_static
+
+    def training(number: int, *rest: Any) -> Any:
+        trained.append(number)
+        return train(number, *rest)
+
+    monkeypatch.setattr(reservoirs, "train_static", training)
+    context: Context = job.context()
+    for task in every:
+        if task.kind == "features" and task.name == "K2":
+            do(job, task, context)
+    assert trained == [1]
