@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from thermoment._engines.reference import Reference as Reference
     from thermoment._engines.xla import Xla as Xla
     from thermoment.machines import neurons as neurons
+    from thermoment.machines import signals as signals
     from thermoment.machines.classifier import Classifier as Classifier
     from thermoment.machines.estimators import LangevinClassifier as LangevinClassifier
     from thermoment.machines.estimators import LangevinFeatures as LangevinFeatures
@@ -96,7 +97,7 @@ else:
     _PLACES = {name: f"thermoment.{module}" for module, names in _MODULES.items() for name in names.split()}
 
     # Modules of functions. They take as long to load as matplotlib or JAX.
-    _WHOLE = {"plot": "plot", "neurons": "machines.neurons"}
+    _WHOLE = {"plot": "plot", "neurons": "machines.neurons", "signals": "machines.signals"}
 
     def __getattr__(name: str) -> object:
         if name in _WHOLE:

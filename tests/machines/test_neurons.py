@@ -90,6 +90,16 @@ def test_a_machine_saved_and_loaded_has_the_same_bits(tmp_path: Path) -> None:
         assert np.array_equal(one, other)
 
 
+def test_the_readout_found_by_least_squares_is_better_than_any_other() -> None:
+    """On the very run of the fit, whose noise is that of its seed."""
+    inputs = np.linspace(-1, 1, 12).reshape(6, 2)
+    x = tm.simulate(SMALL.reservoir, inputs, SHORT, engine="reference").order(1)[:, 3:]
+    targets = x @ np.array([[2.0, -1.0], [0.5, 3.0]])
+    fitted = SMALL.with_readout_for(inputs, targets, SHORT, ridge=0, engine="reference")
+    np.testing.assert_allclose(fitted.readout, [[2.0, 0.5], [-1.0, 3.0]], rtol=1e-6)
+    assert np.array_equal(fitted.reservoir.W, SMALL.reservoir.W)
+
+
 # Paths in JAX.
 
 
@@ -98,14 +108,15 @@ def test_paths_in_jax_are_those_of_the_reference_without_noise() -> None:
     clock = Clock(cold.reservoir.dynamics, SHORT.dt, SHORT.n_steps, 1, math.inf)
     found = answers(weights_of(cold), inputs.astype(np.float32), jax.random.key(0), clock)
     expected = cold.answers(inputs, replace(SHORT, n_replicas=1), engine="reference")
-    np.testing.assert_allclose(np.asarray(found)[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(found)[0, 0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_paths_in_jax_have_the_mean_and_variance_of_an_engine() -> None:
     """Five standard errors of the mean, and 10 % of the variance, of which the standard error is 1.6 %."""
     inputs, P = np.array([[1.0, 0.5]]), 8000
     clock = Clock(SMALL.reservoir.dynamics, SHORT.dt, SHORT.n_steps, P, math.inf)
-    y = np.asarray(answers(weights_of(SMALL), inputs.astype(np.float32), jax.random.key(1), clock))[:, 0]
+    y = np.asarray(answers(weights_of(SMALL), inputs.astype(np.float32), jax.random.key(1), clock))
+    y = y.reshape(P, 2)
     states = tm.final_states(SMALL.reservoir, inputs, replace(SHORT, n_replicas=P))[0, :, 3:] @ SMALL.readout.T
     error = states.std(axis=0) * math.sqrt(2 / P)
     assert np.all(np.abs(y.mean(axis=0) - states.mean(axis=0)) < 5 * error)
@@ -114,10 +125,11 @@ def test_paths_in_jax_have_the_mean_and_variance_of_an_engine() -> None:
 
 @pytest.mark.parametrize("M", [4, math.inf])
 def test_the_loss_is_the_expected_squared_error_of_a_reading(M: float) -> None:
-    """Of y ~ N(1, 1) and a target of 0.5: 0.25 + 1 / M. The mean of 2e5 losses of 3 replicas errs by 3e-3."""
-    y = np.random.default_rng(0).normal(1.0, 1.0, (3, 200_000, 1))
-    found = float(squared_error(y.astype(np.float32), np.float32(0.5), M))  # type: ignore[arg-type]
-    assert found == pytest.approx(0.25 + 1 / M, abs=0.01)
+    """Of y ~ N(1, 1), alike in a pair by half, and a target of 0.5: 0.25 + 1 / M. A mean of 1e5 losses errs by 5e-3."""
+    rng = np.random.default_rng(0)
+    both, own = rng.normal(0.0, math.sqrt(0.5), (1, 2, 100_000, 1)), rng.normal(0.0, math.sqrt(0.5), (2, 2, 100_000, 1))
+    y = jax.numpy.asarray(1 + both + own, jax.numpy.float32)
+    assert float(squared_error(y, jax.numpy.float32(0.5), M)) == pytest.approx(0.25 + 1 / M, abs=0.02)
 
 
 # Training.
@@ -129,14 +141,14 @@ def mean_square(one: tm.neurons.Layered) -> float:
     return float(np.mean(a * b))
 
 
-def test_gradients_teach_two_layers_half_a_cosine() -> None:
-    """The best constant has 0.5, the best straight line 0.5; a line of slope one way cannot bend back."""
+def test_gradients_teach_two_layers_a_cosine() -> None:
+    """No straight line is better than 0.5."""
     start = machine(dynamics=tm.Dynamics(kT=0.02))
-    options: Any = {"warm_up": 300, "steps": 60, "batch_size": 20, "learning_rate": 0.05}
+    options: Any = {"warm_up": 200, "steps": 40, "batch_size": 20, "learning_rate": 0.05}
     trained = tm.neurons.learn(start, Z, COSINE, tm.Protocol(dt=0.05), **options)
     assert trained.losses.shape == (360,)
     assert mean_square(start) > 0.3
-    assert mean_square(trained.machine) < 0.03
+    assert mean_square(trained.machine) < 0.1
     again = tm.neurons.learn(start, Z, COSINE, tm.Protocol(dt=0.05), **options)
     assert np.array_equal(again.losses, trained.losses)
 
@@ -144,9 +156,9 @@ def test_gradients_teach_two_layers_half_a_cosine() -> None:
 def test_evolution_brings_the_loss_down() -> None:
     start = machine(s_W=0, s_K=0, s_b=0, s_readout=0, dynamics=tm.Dynamics(kT=0.02))
     line = 0.5 * Z[:, 0]
-    options: Any = {"warm_up": 60, "generations": 20, "population": 20, "spread": 0.1}
+    options: Any = {"warm_up": 40, "generations": 20, "population": 20, "spread": 0.1}
     evolved = tm.neurons.evolve(start, Z, line, tm.Protocol(dt=0.05), **options)
-    assert evolved.losses.shape == (80,)
+    assert evolved.losses.shape == (60,)
     assert evolved.losses[0] > 0.05
     assert evolved.losses[-1] < 0.01
     assert evolved.machine.reservoir.W.any()
@@ -197,7 +209,9 @@ X2, Y2 = np.zeros((5, 2)), np.zeros((5, 2))
             lambda: tm.neurons.learn(machine(), X2[:, :1], X2[:4, 0]),
             "`targets` must have shape (5,), but has shape (4,)",
         ),
-        (lambda: tm.neurons.learn(SMALL, X2, Y2, n_replicas=1), "`n_replicas` must be an integer from 2"),
+        (lambda: tm.neurons.learn(SMALL, X2, Y2, n_replicas=2), "`n_replicas` must be an integer from 4"),
+        (lambda: tm.neurons.learn(SMALL, X2, Y2, n_replicas=5), "`n_replicas` must be even"),
+        (lambda: SMALL.with_readout_for(X2, Y2[:4]), "`targets` must have shape (5, 2), but has shape (4, 2)"),
         (lambda: tm.neurons.learn(SMALL, X2, Y2, report=ANY), "`report` must be a function of 2 arguments"),
         (
             lambda: tm.neurons.learn(SMALL, X2, Y2, tm.Protocol(dt=0.5)),

@@ -25,6 +25,7 @@ from thermoment.machines.neurons.sampled import (
     Weights,
     answers,
     check_examples,
+    check_pairs,
     clock_for,
     machine_of,
     squared_error,
@@ -71,7 +72,7 @@ def evolve(
         population: machines in a generation.
         parents: how many of them, the best, have offspring.
         spread: standard deviation of a mutation, before it is divided by the square root of the bonds of the neuron.
-        n_replicas: replicas of each machine and sample, 2 or more.
+        n_replicas: replicas of each machine and sample, even, 4 or more.
         seed: of mutations and noise.
         report: called with the number of generations done and the loss of the best machine.
 
@@ -86,7 +87,7 @@ def evolve(
     lengths = [check_integer(name, value, 0, 2**31) for name, value in counts.items()]
     population = check_integer("population", population, 2, 2**20)
     parents = check_integer("parents", parents, 1, population - 1)
-    n_replicas = check_integer("n_replicas", n_replicas, 2, 2**20)
+    n_replicas = check_pairs(n_replicas, 4)
     spread, seed = check_positive("spread", spread), check_integer("seed", seed, 0, 2**31)
     if report is not None:
         check_function("report", report, 0, 0.0)

@@ -20,6 +20,7 @@ from thermoment.machines.neurons.sampled import (
     Weights,
     answers,
     check_examples,
+    check_pairs,
     clock_for,
     machine_of,
     squared_error,
@@ -66,8 +67,8 @@ def learn(
         warm_up: steps without noise that come first. One replica is enough for each of them.
         steps: steps with the noise of the machine's kT.
         batch_size: samples in each step.
-        n_replicas: replicas of each sample in a step; 2 or more. Their number changes how noisy the loss is, not what
-            is expected of it.
+        n_replicas: replicas of each sample in a step, even, 4 or more. Their number changes how noisy the loss is,
+            not what is expected of it.
         learning_rate: of the first step; it falls to zero along a cosine, in the warm-up and again after it.
         seed: of the batches and the noise.
         report: called with the number of steps done and the loss.
@@ -105,7 +106,7 @@ def learn_classes(
         warm_up: as for `learn`.
         steps: as for `learn`.
         batch_size: as for `learn`.
-        n_replicas: replicas of each sample in a step, 1 or more. The loss is the cross-entropy under the softmax of
+        n_replicas: replicas of each sample in a step, even. The loss is the cross-entropy under the softmax of
             their mean answer.
         learning_rate: as for `learn`.
         seed: as for `learn`.
@@ -120,7 +121,7 @@ def learn_classes(
     y = check_labels("labels", labels, len(x), machine.n_outputs)
 
     options = (warm_up, steps, batch_size, n_replicas, learning_rate, seed, report)
-    return _descend(machine, x, y, protocol, _cross_entropy, *options, fewest=1)
+    return _descend(machine, x, y, protocol, _cross_entropy, *options, fewest=2)
 
 
 def _squares(y: jax.Array, targets: jax.Array, clock: Clock) -> jax.Array:
@@ -128,7 +129,7 @@ def _squares(y: jax.Array, targets: jax.Array, clock: Clock) -> jax.Array:
 
 
 def _cross_entropy(y: jax.Array, labels: jax.Array, _: Clock) -> jax.Array:
-    each: jax.Array = optax.softmax_cross_entropy_with_integer_labels(y.mean(axis=0), labels)
+    each: jax.Array = optax.softmax_cross_entropy_with_integer_labels(y.mean(axis=(0, 1)), labels)
     return each.mean()
 
 
@@ -145,13 +146,13 @@ def _descend(
     learning_rate: float,
     seed: int,
     report: Report | None,
-    fewest: int = 2,
+    fewest: int = 4,
 ) -> Trained:
     """Steps without noise, then steps with it."""
     protocol = first_moments(Protocol(dt=0.02, n_replicas=math.inf) if protocol is None else protocol)
     counts = {"warm_up": warm_up, "steps": steps}
     warm_up, steps = (check_integer(name, value, 0, 2**31) for name, value in counts.items())
-    n_replicas = check_integer("n_replicas", n_replicas, fewest, 2**20)
+    n_replicas = check_pairs(n_replicas, fewest)
     size = min(check_integer("batch_size", batch_size, 1, 2**31), len(x))
     learning_rate, seed = check_positive("learning_rate", learning_rate), check_integer("seed", seed, 0, 2**31)
     if report is not None:

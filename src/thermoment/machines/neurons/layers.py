@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.task import Engine
-from thermoment._support.checks import check_array, check_integer, check_integers, check_not_negative, invalid, quoted
+from thermoment._support.checks import (
+    check_array,
+    check_integer,
+    check_integers,
+    check_not_negative,
+    check_shape,
+    invalid,
+    quoted,
+)
 from thermoment._support.files import read_facts, read_tensors, write_tensors
 from thermoment._support.memory import check_fits
 from thermoment.noise import MAX_NODES
@@ -158,6 +166,25 @@ class Layered:
         found = course(self.reservoir, inputs, protocol, times=times, engine=engine, sample_ids=sample_ids)
         return found.raw[:, :, 0, -self.widths[-1] :] @ self.readout.T
 
+    def with_readout_for(
+        self,
+        inputs: ArrayLike,
+        targets: ArrayLike,
+        protocol: Protocol | None = None,
+        *,
+        ridge: float = 1e-4,
+        engine: str | Engine = "auto",
+    ) -> "Layered":
+        """The same neurons with the readout that is best for targets (S, C), by least squares on sampled moments.
+
+        `ridge` is added to the mean square of <x>; it should not be below the variance of <x> over repeated runs.
+        """
+        y, ridge = check_targets(self, inputs, targets), check_not_negative("ridge", ridge)
+        found = simulate(self.reservoir, inputs, first_moments(protocol), engine=engine)
+        x = found.order(1)[:, -self.widths[-1] :]
+        squares = x.T @ x / len(x) + ridge * np.eye(self.widths[-1])
+        return replace(self, readout=np.linalg.lstsq(squares, x.T @ y / len(x))[0].T)
+
     def at_temperature(self, kT: float) -> "Layered":
         """The same machine at another thermal energy."""
         dynamics = replace(self.reservoir.dynamics, kT=kT)
@@ -194,6 +221,14 @@ def coupling(bonds: Sequence[Any], n_nodes: int, xp: Any = np) -> Any:
     ]
     above = xp.block(rows)
     return above + above.T
+
+
+def check_targets(machine: Layered, inputs: ArrayLike, targets: ArrayLike) -> Array:
+    """Targets (S, C), finite; targets (S,) are taken for (S, 1) where C = 1."""
+    S = len(check_shape("inputs", inputs, ("S", machine.n_inputs)))
+    if machine.n_outputs == 1 and np.ndim(targets) == 1:
+        return check_array("targets", targets, (S,))[:, None]
+    return check_array("targets", targets, (S, machine.n_outputs))
 
 
 def check_widths(widths: Sequence[int]) -> tuple[int, ...]:

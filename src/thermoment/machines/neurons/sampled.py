@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thermoment._support.checks import check_array, check_shape, invalid, quoted
-from thermoment.machines.neurons.layers import Array, Layered, coupling
+from thermoment._support.checks import check_array, check_integer, invalid, quoted
+from thermoment.machines.neurons.layers import Array, Layered, check_targets, coupling
 from thermoment.physics import Dynamics, force
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
@@ -67,23 +67,27 @@ def machine_of(weights: Weights, like: Layered) -> Layered:
 
 
 def answers(weights: Weights, inputs: jax.Array, key: jax.Array, clock: Clock) -> jax.Array:
-    """The answer of every replica at the end of its path: (P, S, C) for inputs (S, D).
+    """The answer of every replica at the end of its path: (2, P / 2, S, C) for inputs (S, D); (1, 1, S, C) at kT = 0.
 
-    Cost: P * S * N * n_steps node-steps; a gradient keeps as many numbers.
+    The replicas come in pairs, the second with the noise of the first turned round: what the noise does to the first
+    order is then not in the mean of a pair. Cost: P * S * N * n_steps node-steps; a gradient keeps as many numbers.
     """
     dynamics, dt = clock.dynamics, clock.dt
     N, first = len(weights.b), len(weights.K)
     W = coupling(weights.bonds, N, jnp)
     drive = jnp.zeros((len(inputs), N)).at[:, :first].set(inputs @ weights.K.T) + weights.b
-    shape = (clock.n_replicas, len(inputs), N)
+    shape = (clock.n_replicas // 2 or 1, len(inputs), N)
     sigma = math.sqrt(2 * dynamics.mu * dynamics.kT * dt)
 
     def step(x: jax.Array, up: jax.Array | None) -> tuple[jax.Array, None]:
         moved = x + dynamics.mu * dt * (force(x, drive, dynamics) + x @ W)
-        return (moved if up is None else moved + jnp.where(up, sigma, -sigma)), None
+        if up is None:
+            return moved, None
+        kick = jnp.where(up, sigma, -sigma)
+        return moved + jnp.stack([kick, -kick]), None
 
     signs = _signs(key, (clock.n_steps, *shape)) if sigma else None
-    x, _ = jax.lax.scan(step, jnp.zeros(shape), signs, length=clock.n_steps)
+    x, _ = jax.lax.scan(step, jnp.zeros((2 if sigma else 1, *shape)), signs, length=clock.n_steps)
     return x[..., -weights.readout.shape[1] :] @ weights.readout.T
 
 
@@ -95,15 +99,19 @@ def _signs(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def squared_error(y: jax.Array, targets: jax.Array, read_replicas: float) -> jax.Array:
-    """The expected (mean of M replicas - target)^2, estimated without bias from P of them: y (P, S, C).
+    """The expected (mean of M independent replicas - target)^2, estimated without bias from pairs y: (2, P / 2, S, C).
 
-    With e the error of the mean and v the variance of single replicas it is e^2 - v / P + v / M.
+    It is e^2 + v / M, with e the error of the mean and v the variance of a replica. With w the variance of the means
+    of pairs, the square of the mean of all is too large by w / (P / 2).
     """
-    P = len(y)
-    error = jnp.mean((y.mean(axis=0) - targets) ** 2)
-    if P == 1:
-        return error
-    return error + jnp.mean(y.var(axis=0, ddof=1)) * (1 / read_replicas - 1 / P)
+    means = y.mean(axis=0) - targets
+    pairs = len(means)
+    squared = means.mean(axis=0) ** 2
+    if pairs > 1:
+        squared = squared - means.var(axis=0, ddof=1) / pairs
+        variance = ((y - targets) ** 2).mean(axis=(0, 1)) - squared
+        squared = squared + variance / read_replicas
+    return squared.mean()
 
 
 def clock_for(machine: Layered, inputs: Array, protocol: Protocol, n_replicas: int, noisy: bool) -> Clock:
@@ -121,8 +129,12 @@ def check_examples(machine: Layered, inputs: ArrayLike, targets: ArrayLike) -> t
     """Inputs (S, D) and targets (S, C); targets (S,) are taken for (S, 1)."""
     if not isinstance(machine, Layered):
         raise invalid("machine", "be a thermoment.neurons.Layered", quoted(machine))
-    x = check_array("inputs", inputs, ("S", machine.n_inputs))
-    shape: tuple[int, ...] = (len(x), machine.n_outputs)
-    if machine.n_outputs == 1 and np.ndim(targets) == 1:
-        return x, check_array("targets", targets, shape[:1])[:, None]
-    return x, check_array("targets", check_shape("targets", targets, shape), shape)
+    return check_array("inputs", inputs, ("S", machine.n_inputs)), check_targets(machine, inputs, targets)
+
+
+def check_pairs(n_replicas: int, fewest: int) -> int:
+    """`n_replicas`, which must be even: they come in pairs."""
+    count = check_integer("n_replicas", n_replicas, fewest, 2**20)
+    if count % 2:
+        raise invalid("n_replicas", "be even, since the replicas of a training come in pairs", count)
+    return count
