@@ -49,7 +49,7 @@ def mackey_glass(length: int, *, tau: float = 17.0, seed: int = 0, steps: int = 
     Args:
         length: rows.
         tau: the delay, a multiple of 1 / `steps`.
-        seed: of the past before t = 0, which is 1.2 and a uniform number of up to 0.1 either way at every step.
+        seed: of the past until t = 0, a constant that is uniform on [1.1, 1.3].
         steps: of the integration in a unit of time. Each is the exact decay, with the delayed term at both ends.
         washout: units of time before the first row.
     """
@@ -59,10 +59,10 @@ def mackey_glass(length: int, *, tau: float = 17.0, seed: int = 0, steps: int = 
     if abs(delay - round(delay)) > 1e-9 or round(delay) < 2:
         raise invalid("tau", f"be a multiple of 1 / {n}, two of them at least", tau)
     back, rng = round(delay), np.random.default_rng(check_integer("seed", seed, 0, 2**128))
-    x = (1.2 + rng.uniform(-0.1, 0.1, back + 1)).tolist()
+    x = [1.2 + float(rng.uniform(-0.1, 0.1))] * (back + 1)
     decay = math.exp(-0.1 / n)
     for k in range((T + early) * n):
         before, after = x[k], x[k + 1]
         push = before / (1 + before**10) + after / (1 + after**10)
         x.append(decay * x[-1] + (1 - decay) * push)  # 0.2 / 0.1 times the mean of both ends
-    return np.array(x[back + 1 + early * n :: n])
+    return np.array(x[back + early * n :: n][:T])
