@@ -48,7 +48,7 @@ def task(name: str) -> tuple[Array, Array]:
 def langevin(settings: dict[str, float], seed: int, signal: Array, replicas: int = REPLICAS) -> Array:
     """1, m1 and m2 of a turning reservoir; a row is held for a unit of time."""
     wells = tm.Dynamics(J2=settings["J2"], J4=0.1, kT=settings["kT"])
-    scales = {key: settings[key] for key in ("s_W", "s_K", "s_b")}
+    scales: Any = {key: settings[key] for key in ("s_W", "s_K", "s_b")}
     reservoir = tm.signals.turning(NODES, seed=seed, dynamics=wells, **scales)
     protocol = tm.Protocol(dt=DT, n_replicas=replicas, orders=(1, 2))
     return moments_along(reservoir, signal, protocol, hold=1.0)[0]

@@ -106,7 +106,7 @@ def test_the_readout_found_by_least_squares_is_better_than_any_other() -> None:
 def test_paths_in_jax_are_those_of_the_reference_without_noise() -> None:
     cold, inputs = SMALL.at_temperature(0.0), np.array([[0.3, -0.2], [1.0, 0.5]])
     clock = Clock(cold.reservoir.dynamics, SHORT.dt, SHORT.n_steps, 1, math.inf)
-    found = answers(weights_of(cold), inputs.astype(np.float32), jax.random.key(0), clock)
+    found = answers(weights_of(cold), jax.numpy.asarray(inputs), jax.random.key(0), clock)
     expected = cold.answers(inputs, replace(SHORT, n_replicas=1), engine="reference")
     np.testing.assert_allclose(np.asarray(found)[0, 0], expected, rtol=1e-5, atol=1e-6)
 
@@ -115,7 +115,7 @@ def test_paths_in_jax_have_the_mean_and_variance_of_an_engine() -> None:
     """Five standard errors of the mean, and 10 % of the variance, of which the standard error is 1.6 %."""
     inputs, P = np.array([[1.0, 0.5]]), 8000
     clock = Clock(SMALL.reservoir.dynamics, SHORT.dt, SHORT.n_steps, P, math.inf)
-    y = np.asarray(answers(weights_of(SMALL), inputs.astype(np.float32), jax.random.key(1), clock))
+    y = np.asarray(answers(weights_of(SMALL), jax.numpy.asarray(inputs), jax.random.key(1), clock))
     y = y.reshape(P, 2)
     states = tm.final_states(SMALL.reservoir, inputs, replace(SHORT, n_replicas=P))[0, :, 3:] @ SMALL.readout.T
     error = states.std(axis=0) * math.sqrt(2 / P)

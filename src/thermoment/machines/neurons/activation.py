@@ -40,7 +40,7 @@ def activation(
             raise invalid(
                 "engine", "be left out where there is no protocol: equilibrium is not simulated", quoted(engine)
             )
-        return dynamics.boltzmann_moments(h, (1,))[0].reshape(given.shape)
+        return np.reshape(dynamics.boltzmann_moments(h, (1,))[0], given.shape)
     node = Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1), dynamics)
     chosen = engine or ("meanfield" if protocol.n_replicas == math.inf else "auto")
     return simulate(node, h[:, None], protocol, engine=chosen).order(1)[:, 0].reshape(given.shape)

@@ -26,6 +26,7 @@ from thermoment.machines.neurons.sampled import (
     answers,
     check_examples,
     check_pairs,
+    check_steps,
     clock_for,
     machine_of,
     squared_error,
@@ -91,12 +92,13 @@ def evolve(
     spread, seed = check_positive("spread", spread), check_integer("seed", seed, 0, 2**31)
     if report is not None:
         check_function("report", report, 0, 0.0)
+    check_steps(machine, x, protocol)
     examples = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
     spreads = jax.tree.map(lambda part: jnp.float32(spread) * part, _spreads(machine))
     best = jax.tree.map(lambda part: jnp.broadcast_to(part, (parents, *part.shape)), weights_of(machine))
     key, losses = jax.random.key(seed), list[float]()
     for noisy, length in zip((False, True), lengths, strict=True):
-        clock = clock_for(machine, x, protocol, n_replicas, noisy)
+        clock = clock_for(machine, protocol, n_replicas, noisy)
         for start in range(0, length, _AT_ONCE):
             count = min(_AT_ONCE, length - start)
             now = jax.random.fold_in(key, len(losses))
@@ -104,8 +106,7 @@ def evolve(
             losses += np.asarray(found, np.float64).tolist()
             if report is not None:
                 report(len(losses), losses[-1])
-        machine = machine_of(jax.tree.map(lambda part: part[0], best), machine)
-    return Evolved(machine, np.array(losses))
+    return Evolved(machine_of(jax.tree.map(lambda part: part[0], best), machine), np.array(losses))
 
 
 def _spreads(machine: Layered) -> Weights:

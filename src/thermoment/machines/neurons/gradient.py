@@ -21,6 +21,7 @@ from thermoment.machines.neurons.sampled import (
     answers,
     check_examples,
     check_pairs,
+    check_steps,
     clock_for,
     machine_of,
     squared_error,
@@ -157,10 +158,11 @@ def _descend(
     learning_rate, seed = check_positive("learning_rate", learning_rate), check_integer("seed", seed, 0, 2**31)
     if report is not None:
         check_function("report", report, 0, 0.0)
+    check_steps(machine, x, protocol)
     weights, losses = weights_of(machine), list[float]()
     rng, key = np.random.default_rng(seed), jax.random.key(seed)
     for noisy, count in ((False, warm_up), (True, steps)):
-        clock = clock_for(machine, x, protocol, n_replicas, noisy)
+        clock = clock_for(machine, protocol, n_replicas, noisy)
         optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, max(count, 1)))
         state = optimiser.init(weights)
         for _, rows in zip(range(count), _rows(len(x), size, rng), strict=False):
@@ -171,8 +173,7 @@ def _descend(
             losses.append(float(value))
             if report is not None:
                 report(len(losses), losses[-1])
-        machine = machine_of(weights, machine)  # whose step is checked again, under what it has learnt
-    return Trained(machine, np.array(losses))
+    return Trained(machine_of(weights, machine), np.array(losses))
 
 
 @partial(jax.jit, static_argnames=("clock", "loss", "optimiser"), compiler_options=REPRODUCIBLE)

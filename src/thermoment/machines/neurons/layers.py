@@ -183,7 +183,8 @@ class Layered:
         found = simulate(self.reservoir, inputs, first_moments(protocol), engine=engine)
         x = found.order(1)[:, -self.widths[-1] :]
         squares = x.T @ x / len(x) + ridge * np.eye(self.widths[-1])
-        return replace(self, readout=np.linalg.lstsq(squares, x.T @ y / len(x))[0].T)
+        best: Array = np.linalg.lstsq(squares, x.T @ y / len(x))[0].astype(np.float64)
+        return replace(self, readout=best.T)
 
     def at_temperature(self, kT: float) -> "Layered":
         """The same machine at another thermal energy."""

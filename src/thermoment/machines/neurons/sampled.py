@@ -88,7 +88,7 @@ def answers(weights: Weights, inputs: jax.Array, key: jax.Array, clock: Clock) -
 
     signs = _signs(key, (clock.n_steps, *shape)) if sigma else None
     x, _ = jax.lax.scan(step, jnp.zeros((2 if sigma else 1, *shape)), signs, length=clock.n_steps)
-    return x[..., -weights.readout.shape[1] :] @ weights.readout.T
+    return jnp.asarray(x[..., -weights.readout.shape[1] :] @ weights.readout.T)
 
 
 def _signs(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -114,11 +114,15 @@ def squared_error(y: jax.Array, targets: jax.Array, read_replicas: float) -> jax
     return squared.mean()
 
 
-def clock_for(machine: Layered, inputs: Array, protocol: Protocol, n_replicas: int, noisy: bool) -> Clock:
-    """The paths that `protocol` asks for, of P = n_replicas replicas; one without noise unless `noisy`."""
+def check_steps(machine: Layered, inputs: Array, protocol: Protocol) -> None:
+    """Refuses a protocol that the paths cannot have, and a step that is too long for the machine as it is."""
     if protocol.start != "zero":
         raise invalid("start", 'be "zero" for a training of layers', quoted(protocol.start))
     check_stable(machine.reservoir, machine.reservoir.driven(inputs).strongest, protocol)
+
+
+def clock_for(machine: Layered, protocol: Protocol, n_replicas: int, noisy: bool) -> Clock:
+    """The paths that `protocol` asks for, of P = n_replicas replicas; one without noise unless `noisy`."""
     dynamics = machine.reservoir.dynamics
     if not noisy or dynamics.kT == 0:
         dynamics, n_replicas = machine.at_temperature(0.0).reservoir.dynamics, 1
