@@ -82,6 +82,7 @@ def test_what_may_be_imported_is_not_refused(tool: ModuleType, tmp_path: Path) -
     [
         ("thermoment", "jax safetensors zarr matplotlib sklearn"),
         (f"thermoment.experiments.experiment thermoment.learning.options {RESULTS}", "jax optax zarr matplotlib"),
+        ("thermoment.plot thermoment.machines.neurons thermoment.machines.signals", "jax optax"),
         ("thermoment.cli thermoment._support.host thermoment._support.progress", "jax zarr matplotlib rich"),
     ],
 )

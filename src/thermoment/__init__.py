@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from thermoment._engines.native import Native as Native
     from thermoment._engines.reference import Reference as Reference
     from thermoment._engines.xla import Xla as Xla
+    from thermoment.machines import neurons as neurons
+    from thermoment.machines import signals as signals
     from thermoment.machines.classifier import Classifier as Classifier
     from thermoment.machines.estimators import LangevinClassifier as LangevinClassifier
     from thermoment.machines.estimators import LangevinFeatures as LangevinFeatures
@@ -101,9 +103,12 @@ else:
     }
     _PLACES = {name: f"thermoment.{module}" for module, names in _MODULES.items() for name in names.split()}
 
+    # Modules of functions. They take as long to load as matplotlib or JAX.
+    _WHOLE = {"plot": "plot", "neurons": "machines.neurons", "signals": "machines.signals"}
+
     def __getattr__(name: str) -> object:
-        if name == "plot":  # a module of functions, which takes as long to load as matplotlib
-            return import_module("thermoment.plot")
+        if name in _WHOLE:
+            return import_module(f"thermoment.{_WHOLE[name]}")
         if name not in _PLACES:
             raise AttributeError(f"module 'thermoment' has no attribute {name!r}")
         try:
@@ -114,4 +119,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_PLACES, "plot"})
+        return sorted({*globals(), *_PLACES, *_WHOLE})

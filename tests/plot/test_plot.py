@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import thermoment as tm
 from thermoment.learning.readout import Readout, Scaling
+from thermoment.machines.signals.memory import Memory
 from thermoment.plot.style import COLOURS
 from thermoment.results.pictures import Misread
 from thermoment.thermodynamics.relaxation import stationary_drive
@@ -40,6 +41,7 @@ def classifier(**facts: Any) -> tm.Classifier:
 MACHINE = classifier()
 ANY: Any = 3
 TWO = np.array([[0.0], [1.0]])
+LAYERS = tm.neurons.Layered.draw((2, 2), 1, seed=1)
 
 
 def axes() -> Axes:
@@ -79,6 +81,10 @@ CALLS: dict[str, Callable[..., Axes]] = {
     "training": lambda **ax: tm.plot.training({"K1": [2, 1]}, **ax),
     "confusion": lambda **ax: tm.plot.confusion([[3, 1], [0, 2]], **ax),
     "misread": lambda **ax: tm.plot.misread(MACHINE, IMAGES, np.arange(9) % 3, **ax),
+    "activation": lambda **ax: tm.plot.activation(NODE, [0.2], [-1, 0, 1], protocol=SHORT, **ax),
+    "clock": lambda **ax: tm.plot.clock(LAYERS, TWO, [0.0, 1.0], [0.1, 0.2], protocol=SHORT, **ax),
+    "memory": lambda **ax: tm.plot.memory(Memory(np.array([0.9, 0.5]), 1.4), **ax),
+    "prediction": lambda **ax: tm.plot.prediction([0.0, 1.0], [0.1, 0.9], **ax),
 }
 
 

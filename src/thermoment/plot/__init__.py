@@ -10,6 +10,22 @@ of them it takes. Nothing is changed in matplotlib's settings, and no figure is 
 from thermoment.plot.images import misread, weights
 from thermoment.plot.learning import confusion, training
 from thermoment.plot.network import moments, nodes
+from thermoment.plot.neurons import activation, clock
 from thermoment.plot.node import density, paths, well
+from thermoment.plot.signals import memory, prediction
 
-__all__ = ["confusion", "density", "misread", "moments", "nodes", "paths", "training", "weights", "well"]
+__all__ = [
+    "activation",
+    "clock",
+    "confusion",
+    "density",
+    "memory",
+    "misread",
+    "moments",
+    "nodes",
+    "paths",
+    "prediction",
+    "training",
+    "weights",
+    "well",
+]

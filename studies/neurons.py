@@ -1,0 +1,217 @@
+"""Layered thermodynamic neurons: a cosine learnt by gradients and by a genetic algorithm, the clock, and MNIST.
+
+    python studies/neurons.py gradient clock activation             a cosine; a minute
+    python studies/neurons.py genetic genetic genetic               three rounds of the genetic algorithm; minutes
+    python studies/neurons.py mnist --data-dir FOLDER               digits; minutes
+
+Each part is kept in studies/results/neurons.json beside the others, and the machines of the first two in the folder
+--machines. The task of the cosine is that of Whitelam and Casert, arXiv:2412.17183: y = cos(2 pi z) at 250 even points
+of [0, 1], 8x4 neurons with J2 = J4 = 1, kT = 0.1, read at t = 1.
+"""
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import thermoment as tm
+from thermoment._support.host import environment
+from thermoment.data import load as load_data
+
+Array = NDArray[np.float64]
+RESULT = Path(__file__).parent / "results" / "neurons.json"
+WIDTHS = (8, 8, 8, 8)
+DT = 2e-3
+Z = np.linspace(0, 1, 250)[:, None]
+COSINE = np.cos(2 * np.pi * Z[:, 0])
+SEEN = Z[4::10]
+"""25 of the points: what the genetic algorithm sees."""
+
+
+def judged(machine: tm.neurons.Layered, n_replicas: int = 4096) -> dict[str, Any]:
+    """Mean squared error at all 250 points with dt = 2e-3: sampled, and without its sampling noise.
+
+    Two independent runs have independent errors, so the mean product of their errors is that of infinitely many
+    replicas, but for a rest whose standard error is given.
+    """
+    runs = [
+        machine.answers(Z, tm.Protocol(dt=DT, n_replicas=n_replicas // 2, seed=seed))[:, 0] - COSINE
+        for seed in (11, 12)
+    ]
+    a, b = runs
+    product = a * b
+    variance = float(np.mean((a - b) ** 2)) / 2 * (n_replicas // 2)
+    return {
+        "replicas": n_replicas,
+        "mean squared error": float(np.mean(((a + b) / 2) ** 2)),
+        "of infinitely many replicas": float(product.mean()),
+        "standard error of that": float(product.std() / math.sqrt(len(product))),
+        "variance of one replica's answer": variance,
+        "mean squared error by replicas": {
+            str(M): float(product.mean()) + variance / M for M in (10, 100, 1000, 10000)
+        },
+        "norm of W": float(np.linalg.norm(machine.reservoir.W, 2)),
+        "meanfield": _meanfield(machine),
+    }
+
+
+def _meanfield(machine: tm.neurons.Layered) -> str:
+    """What the engine that does not sample makes of the machine."""
+    try:
+        found = machine.answers(Z, tm.Protocol(n_replicas=math.inf), engine="meanfield")[:, 0]
+    except RuntimeError as error:
+        return str(error)
+    return f"a mean squared error of {np.mean((found - COSINE) ** 2):.2g}"
+
+
+def finished(machine: tm.neurons.Layered) -> tm.neurons.Layered:
+    """The machine with the readout that is best at the time step at which it is judged."""
+    return machine.with_readout_for(Z, COSINE, tm.Protocol(dt=DT, n_replicas=512, seed=5), ridge=1e-4)
+
+
+def gradient(machines: Path, _: dict[str, Any], seed: int = 2) -> dict[str, Any]:
+    """Gradients: a warm-up without noise, then noise of kT = 0.1; at last the readout by least squares."""
+    start = tm.neurons.Layered.draw(WIDTHS, 1, seed=seed)
+    protocol = tm.Protocol(dt=0.02, n_replicas=10**4)
+    options: Any = {"warm_up": 600, "steps": 2400, "n_replicas": 8, "batch_size": 25, "learning_rate": 0.02}
+    began, spent = time.perf_counter(), time.process_time()
+    trained = tm.neurons.learn(start, Z, COSINE, protocol, **options)
+    machine = finished(trained.machine)
+    times = {"seconds": time.perf_counter() - began, "CPU seconds": time.process_time() - spent}
+    machine.save(machines / "gradient.safetensors")
+    losses = trained.losses.reshape(-1, 20).mean(axis=1)
+    return {**times, "seed": seed, **options, "losses by 20 steps": losses.tolist(), **judged(machine)}
+
+
+def genetic(machines: Path, before: dict[str, Any], seed: int = 1) -> dict[str, Any]:
+    """A round of the genetic algorithm: without noise first, from weights of standard deviation 0.1; then with noise.
+
+    Each call goes on where the last one ended.
+    """
+    path = machines / "genetic.safetensors"
+    rounds = before.get("rounds", 0) if path.exists() else 0
+    if rounds:
+        start, options = tm.neurons.Layered.load(path), {"warm_up": 0, "generations": 250, "spread": 0.04}
+    else:
+        before = {}
+        start = tm.neurons.Layered.draw(WIDTHS, 1, s_W=0.1 * math.sqrt(8), s_K=0.1, s_b=0.1, s_readout=0.1, seed=seed)
+        options = {"warm_up": 1500, "generations": 0, "spread": 0.1}
+    spent = time.process_time()
+    protocol = tm.Protocol(dt=0.025, n_replicas=200)
+    target = np.cos(2 * np.pi * SEEN)
+    evolved = tm.neurons.evolve(start, SEEN, target, protocol, n_replicas=8, seed=seed + rounds, **options)
+    spent = time.process_time() - spent
+    evolved.machine.save(path)
+    losses = before.get("losses by 10 generations", []) + evolved.losses.reshape(-1, 10).mean(axis=1).tolist()
+    done: dict[str, Any] = {
+        "rounds": rounds + 1,
+        "CPU seconds": before.get("CPU seconds", 0.0) + spent,
+        "losses by 10 generations": losses,
+    }
+    return done | judged(evolved.machine, 512)
+
+
+def clock(machines: Path, _: dict[str, Any]) -> dict[str, Any]:
+    """The error when a machine that was trained for t = 1 is read at other times."""
+    times = [
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.85,
+        0.9,
+        0.95,
+        1.0,
+        1.05,
+        1.1,
+        1.15,
+        1.2,
+        1.3,
+        1.4,
+        1.5,
+        1.75,
+        2.0,
+    ]
+    found: dict[str, Any] = {"times": times}
+    for name in ("gradient", "genetic"):
+        if not (machines / f"{name}.safetensors").exists():
+            continue
+        machine = tm.neurons.Layered.load(machines / f"{name}.safetensors")
+        a, b = (
+            machine.answers_at(Z, times, tm.Protocol(dt=DT, n_replicas=512, seed=seed))[:, :, 0] - COSINE
+            for seed in (21, 22)
+        )
+        found[name] = (a * b).mean(axis=1).tolist()
+        if name == "gradient":
+            y = ((a + b) / 2 + COSINE)[[times.index(t) for t in (0.5, 1.0, 2.0)], ::5]
+            found["answers at 0.5, 1 and 2"] = np.round(y, 4).tolist()
+    return found
+
+
+def activation(_: Path, __: dict[str, Any]) -> dict[str, Any]:
+    """Activations of three neurons at kT = 1, in equilibrium and at two times."""
+    drives = np.linspace(-10, 10, 41)
+    found: dict[str, Any] = {"kT": 1.0, "drives": drives.tolist()}
+    for J2, J4 in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)):
+        neuron = tm.Dynamics(J2=J2, J4=J4, kT=1.0)
+        curves = {"equilibrium": tm.neurons.activation(neuron, drives).tolist()}
+        for t in (0.05, 0.2):
+            protocol = tm.Protocol(dt=1e-3, t_final=t, n_replicas=math.inf)
+            curves[f"t = {t}"] = tm.neurons.activation(neuron, drives, protocol).tolist()
+        found[f"J2 = {J2:g}, J4 = {J4:g}"] = curves
+    return found
+
+
+def mnist(machines: Path, where: dict[str, Any]) -> dict[str, Any]:
+    """Digits by two layers of 64 and 32 neurons, read once with few replicas."""
+    digits = load_data("mnist", where["data"])
+    images, test = digits.x_train - digits.x_train.mean(), digits.x_test - digits.x_train.mean()
+    start = tm.neurons.Layered.draw((64, 32), 784, n_outputs=10, s_W=1.0, s_K=3.0, s_b=0.1, seed=1)
+    began = time.perf_counter()
+    options: Any = {"warm_up": 1500, "steps": 1500, "batch_size": 128, "n_replicas": 2, "learning_rate": 0.01}
+    trained = tm.neurons.learn_classes(start, images, digits.y_train, tm.Protocol(dt=0.05), **options)
+    seconds = time.perf_counter() - began
+    trained.machine.save(machines / "mnist.safetensors")
+    right = {
+        str(M): float(
+            np.mean(trained.machine.answers(test, tm.Protocol(dt=5e-3, n_replicas=M)).argmax(axis=1) == digits.y_test)
+        )
+        for M in (1, 10, 100)
+    }
+    return {"widths": [64, 32], "seconds": seconds, **options, "right by replicas": right}
+
+
+def kept() -> dict[str, Any]:
+    """What was found so far."""
+    found: dict[str, Any] = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+    return found
+
+
+def main() -> None:
+    """Does the parts that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parts = {"gradient": gradient, "genetic": genetic, "clock": clock, "activation": activation, "mnist": mnist}
+    parser.add_argument("parts", nargs="+", choices=parts)
+    parser.add_argument("--machines", type=Path, default=Path("runs/neurons"), help="where trained machines are kept")
+    parser.add_argument("--data-dir", help="where MNIST is")
+    chosen = parser.parse_args()
+    chosen.machines.mkdir(parents=True, exist_ok=True)
+    for name in chosen.parts:
+        before = {"data": chosen.data_dir} if name == "mnist" else kept().get(name, {})
+        found = parts[name](chosen.machines, before)
+        result = kept() | {"environment": environment("auto"), name: found}
+        RESULT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        print(name, {key: value for key, value in found.items() if not isinstance(value, list | dict)}, flush=True)
+
+
+if __name__ == "__main__":
+    main()

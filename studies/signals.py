@@ -1,0 +1,165 @@
+"""Time series by moments of few replicas, beside an echo-state network of equal size.
+
+    pip install reservoirpy
+    python studies/signals.py narma10 mackey-glass memory
+
+Each part is kept in studies/results/signals.json beside the others. Both kinds of machine have 100 nodes and the same
+signal, scaled to a standard deviation of 1. For each, 20 random settings are tried on validation rows, the best one is
+kept, and 5 machines drawn at it are judged on test rows. Then the temperature and the number of replicas are varied.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import thermoment as tm
+from thermoment._support.host import environment
+from thermoment.machines.signals.follower import moments_along, ridge_weights
+
+Array = NDArray[np.float64]
+Machine = Callable[[dict[str, float], int, Array], Array]
+"""Settings, a seed and a signal (T,): features (T, F), of which the first is 1."""
+
+RESULT = Path(__file__).parent / "results" / "signals.json"
+NODES, WASHOUT, TRAIN, VALIDATION, TEST = 100, 200, 2000, 1000, 1000
+TRIES, SEEDS = 20, 5
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
+AHEAD = 84
+"""Rows by which Mackey-Glass is predicted."""
+REPLICAS, DT = 4, 0.025
+
+
+def task(name: str) -> tuple[Array, Array]:
+    """The signal, scaled, and its target: (T,) each."""
+    rows = WASHOUT + TRAIN + VALIDATION + TEST
+    if name == "narma10":
+        u, y = tm.signals.narma10(rows, seed=1)
+    else:
+        x = tm.signals.mackey_glass(rows + AHEAD, seed=1)
+        u, y = x[:-AHEAD], x[AHEAD:]
+    return (u - u.mean()) / u.std(), y
+
+
+def langevin(settings: dict[str, float], seed: int, signal: Array, replicas: int = REPLICAS) -> Array:
+    """1, m1 and m2 of a turning reservoir; a row is held for a unit of time."""
+    wells = tm.Dynamics(J2=settings["J2"], J4=0.1, kT=settings["kT"])
+    scales: Any = {key: settings[key] for key in ("s_W", "s_K", "s_b")}
+    reservoir = tm.signals.turning(NODES, seed=seed, dynamics=wells, **scales)
+    protocol = tm.Protocol(dt=DT, n_replicas=replicas, orders=(1, 2))
+    return moments_along(reservoir, signal, protocol, hold=1.0)[0]
+
+
+def echo_state(settings: dict[str, float], seed: int, signal: Array) -> Array:
+    """1, x and x^2 of reservoirpy's network."""
+    from reservoirpy.nodes import Reservoir
+
+    known = {"sr": settings["sr"], "lr": settings["lr"], "input_scaling": settings["input_scaling"]}
+    network = Reservoir(NODES, **known, bias=_bias(settings["bias"], seed), seed=seed)
+    x = np.asarray(network.run(signal[:, None]))
+    return np.concatenate([np.ones((len(x), 1)), x, x**2], axis=1)
+
+
+def _bias(scale: float, seed: int) -> Array:
+    return np.random.default_rng([seed, 7]).uniform(-scale, scale, (NODES, 1))[:, 0]
+
+
+def drawn(kind: str, rng: np.random.Generator) -> dict[str, float]:
+    """Random settings of a kind of machine."""
+
+    def between(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    if kind == "langevin":
+        chosen = {"J2": between(0.01, 0.3), "s_W": float(rng.uniform(0.6, 1.6)), "s_K": between(0.01, 0.5)}
+        return chosen | {"s_b": between(0.01, 1), "kT": float(rng.choice([1e-8, 1e-6, 1e-4]))}
+    chosen = {"sr": float(rng.uniform(0.3, 1.3)), "lr": between(0.2, 1), "input_scaling": between(0.01, 1)}
+    return chosen | {"bias": between(0.01, 1)}
+
+
+def errors(features: Array, y: Array, ridge: float) -> tuple[float, float, Array]:
+    """Errors on validation and test rows of a readout fitted to the training rows, and the prediction of the latter."""
+    train, test = WASHOUT + TRAIN, WASHOUT + TRAIN + VALIDATION
+    weights = ridge_weights(features[WASHOUT:train], y[WASHOUT:train, None], ridge)
+    found = (features @ weights)[:, 0]
+    return tm.signals.nrmse(found[train:test], y[train:test]), tm.signals.nrmse(found[test:], y[test:]), found[test:]
+
+
+def best(features: Array, y: Array) -> tuple[float, float, float, Array]:
+    """Ridge, validation error, test error and prediction, at the ridge that is best on validation rows."""
+    found = [(ridge, *errors(features, y, ridge)) for ridge in RIDGES]
+    return min(found, key=lambda one: one[1])
+
+
+def compared(name: str) -> dict[str, Any]:
+    """A task: settings found on validation rows, test errors over seeds, temperature and replicas varied."""
+    u, y = task(name)
+    kinds: dict[str, Machine] = {"langevin": langevin, "echo-state": echo_state}
+    result: dict[str, Any] = {"rows": {"washout": WASHOUT, "train": TRAIN, "validation": VALIDATION, "test": TEST}}
+    result |= {"nodes": NODES, "tries": TRIES, "replicas": REPLICAS}
+    for kind, machine in kinds.items():
+        rng, tried = np.random.default_rng(0), []
+        for _ in range(TRIES):
+            settings = drawn(kind, rng)
+            tried.append((best(machine(settings, 100, u), y)[1], settings))
+        error, settings = min(tried, key=lambda one: one[0])
+        result[kind] = {"settings": settings, "validation error": error}
+        seen = [machine(settings, seed, u) for seed in range(SEEDS)]
+        for label, columns in (("means", 1 + NODES), ("means and squares", 1 + 2 * NODES)):
+            each = [best(features[:, :columns], y) for features in seen]
+            test = [one[2] for one in each]
+            result[kind][label] = {"test error": float(np.mean(test)), "spread over seeds": float(np.std(test, ddof=1))}
+        print(name, kind, json.dumps(result[kind]), flush=True)
+        result[kind]["prediction"] = np.round(each[0][3][:200], 5).tolist()
+    result["target"] = np.round(y[-TEST:][:200], 5).tolist()
+    return result
+
+
+def noise(name: str, settings: dict[str, float]) -> list[dict[str, float]]:
+    """The test error over temperature and replicas, with all else as in `settings`."""
+    u, y = task(name)
+    rows = []
+    for kT in (0.0, 1e-8, 1e-6, 1e-4, 1e-2):
+        for M in (1, 4, 16, 64) if kT else (1,):
+            found = best(langevin(settings | {"kT": kT}, 0, u, M), y)
+            rows.append({"kT": kT, "replicas": M, "test error": found[2], "ridge": found[0]})
+    return rows
+
+
+def memory() -> dict[str, Any]:
+    """Memory capacity of three kinds of coupling at N = 100: turning, independent numbers, none; and over kT."""
+    found: dict[str, Any] = {"longest": 60}
+    protocol = tm.Protocol(dt=DT, n_replicas=REPLICAS, orders=(1,))
+    options: Any = {"hold": 1.0, "longest": 60, "length": 4000, "ridge": 1e-8}
+    for kT in (1e-8, 1e-6, 1e-4, 1e-2):
+        wells = tm.Dynamics(J2=0.03, J4=0.1, kT=kT)
+        turning = tm.signals.turning(NODES, seed=1, s_W=1.3, s_K=0.1, s_b=0.05, dynamics=wells)
+        found[f"turning, kT = {kT:g}"] = tm.signals.memory_capacity(turning, protocol, **options).by_delay.tolist()
+    wells = tm.Dynamics(J2=1.0, J4=0.1, kT=1e-8)
+    directed = tm.Reservoir.draw(NODES, 1, s_W=1.9, s_K=0.1, s_b=0.05, seed=1, dynamics=wells)
+    short = options | {"hold": 0.5}
+    found["independent numbers, kT = 1e-08"] = tm.signals.memory_capacity(directed, protocol, **short).by_delay.tolist()
+    return found | {"totals": {key: float(np.sum(value)) for key, value in found.items() if key != "longest"}}
+
+
+def main() -> None:
+    """Does the parts that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="+", choices=["narma10", "mackey-glass", "memory"])
+    for name in parser.parse_args().parts:
+        found = memory() if name == "memory" else compared(name)
+        if name != "memory":
+            found["noise"] = noise(name, found["langevin"]["settings"])
+        result = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+        RESULT.write_text(
+            json.dumps(result | {"environment": environment("auto"), name: found}, indent=1) + "\n", "utf-8"
+        )
+        print(name, json.dumps(found.get("noise", found.get("totals"))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
