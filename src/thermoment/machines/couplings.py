@@ -17,7 +17,9 @@ Array = NDArray[np.float64]
 _NOTHING = 1e-12
 
 
-def symmetric_fit(C: Array, E: Array, tolerance: float = 1e-8, most: int = 500) -> Array:
+def symmetric_fit(
+    C: Array, E: Array, tolerance: float = 1e-8, most: int = 500, bonds: NDArray[np.bool_] | None = None
+) -> Array:
     """W = W^T with a zero diagonal and W C + C W = E + E^T off the diagonal, by conjugate gradients: (N, N).
 
     Args:
@@ -25,33 +27,30 @@ def symmetric_fit(C: Array, E: Array, tolerance: float = 1e-8, most: int = 500) 
         E: sum of x g^T, row j for x_j and column i for the field on node i: (N, N).
         tolerance: residual at which the iteration ends, as a share of |E + E^T|.
         most: iterations after which it is an error.
+        bonds: which pairs may be coupled, symmetric (N, N); all unless given. The others have W_ij = 0, and the
+            equation holds for the pairs that may.
 
     Each iteration is preconditioned by the solution that could have a diagonal, which the eigenvectors of C give. Cost:
     one eigendecomposition, and six products of N x N matrices for each of the iterations, a few dozen of them.
     """
     N = len(C)
+    may = 1 - np.eye(N) if bonds is None else bonds * (1 - np.eye(N))
     spread, Q = eigh((C + C.T) / 2)
     spread = np.maximum(spread, _NOTHING * max(float(spread[-1]), np.finfo(np.float64).tiny))
     inverse = 1 / (spread[:, None] + spread)
 
     def left(flat: Array) -> Array:
         product = flat.reshape(N, N) @ C
-        return _off_diagonal(product + product.T).ravel()
+        return ((product + product.T) * may).ravel()
 
     def guess(flat: Array) -> Array:
-        return _off_diagonal(Q @ (inverse * (Q.T @ flat.reshape(N, N) @ Q)) @ Q.T).ravel()
+        return (Q @ (inverse * (Q.T @ flat.reshape(N, N) @ Q)) @ Q.T * may).ravel()
 
-    right = _off_diagonal(E + E.T).ravel()
+    right = ((E + E.T) * may).ravel()
     shape = (N * N, N * N)
     operator, nearly = LinearOperator(shape, left, dtype=np.float64), LinearOperator(shape, guess, dtype=np.float64)
     flat, unfinished = cg(operator, right, rtol=tolerance, maxiter=most, M=nearly)
     if unfinished:
         raise RuntimeError(f"The coupling was not found in {most} iterations: add a ridge, or raise the tolerance.")
     W = flat.reshape(N, N)
-    return _off_diagonal((W + W.T) / 2)
-
-
-def _off_diagonal(matrix: Array) -> Array:
-    found = np.array(matrix)
-    np.fill_diagonal(found, 0.0)
-    return found
+    return np.asarray((W + W.T) / 2)

@@ -1,6 +1,7 @@
 """Training by gradients through sampled trajectories: noise drawn first, then every step is a differentiable function.
 
-    x(t + dt) = x + mu F(x) dt + sqrt(2 mu kT dt) xi        loss = cross-entropy of the logits `sharpness` * x_out(t_final)
+    x(t + dt) = x + mu F(x) dt + sqrt(2 mu kT dt) xi
+    loss = cross-entropy of the logits `sharpness` * x_out(t_final)
 
 The class is read where the trajectory ends: the output node that is highest. Noise is new in every batch, so what is
 descended is the mean over noise of the loss of one trajectory.
@@ -72,14 +73,14 @@ def learn_pathwise(
         raise invalid("options", "be a thermoment.Pathwise", quoted(options))
     if protocol.start != "zero" or protocol.clip != np.inf:
         raise invalid("protocol", "start at zero and not clip", protocol)
-    I = check_array("inputs", inputs, ("S", reservoir.n_inputs))
-    y = check_labels("labels", labels, len(I), reservoir.n_nodes)
-    if options.batch > len(I):
-        raise invalid("batch", f"be at most the {len(I)} samples", options.batch)
+    X = check_array("inputs", inputs, ("S", reservoir.n_inputs))
+    y = check_labels("labels", labels, len(X), reservoir.n_nodes)
+    if options.batch > len(X):
+        raise invalid("batch", f"be at most the {len(X)} samples", options.batch)
     parts: dict[str, Array] = {"W": reservoir.W, "K": reservoir.K, "b": reservoir.b}
     scale = {name: float(np.sqrt((part**2).mean())) or 1.0 for name, part in parts.items()}
     weights: Weights = {name: jnp.asarray(part / scale[name], jnp.float32) for name, part in parts.items()}
-    for name, part in _descend(weights, scale, I.astype(np.float32), y, reservoir, protocol, options).items():
+    for name, part in _descend(weights, scale, X.astype(np.float32), y, reservoir, protocol, options).items():
         parts[name] = np.asarray(part, np.float64) * scale[name]
     if integrability(reservoir.W).integrable:
         parts["W"] = (parts["W"] + parts["W"].T) / 2  # as it was but for rounding
@@ -90,7 +91,7 @@ def learn_pathwise(
 def _descend(
     weights: Weights,
     scale: dict[str, float],
-    I: NDArray[np.float32],
+    X: NDArray[np.float32],
     y: NDArray[np.int64],
     reservoir: Reservoir,
     protocol: Protocol,
@@ -117,7 +118,7 @@ def _descend(
         logits = options.sharpness * outputs(weights, images, key)
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
-    n_batches = len(I) // options.batch
+    n_batches = len(X) // options.batch
     optimiser = optax.adam(optax.cosine_decay_schedule(options.rate, options.epochs * n_batches))
 
     @jax.jit
@@ -131,7 +132,7 @@ def _descend(
     state, rng = optimiser.init(weights), np.random.default_rng(options.seed)
     key = jax.random.key(options.seed, impl="rbg")  # several times faster on a CPU than the default
     for epoch in range(options.epochs):
-        for number, chosen in enumerate(np.split(rng.permutation(len(I))[: n_batches * options.batch], n_batches)):
+        for number, chosen in enumerate(np.split(rng.permutation(len(X))[: n_batches * options.batch], n_batches)):
             noise = jax.random.fold_in(key, epoch * n_batches + number)
-            weights, state = update(weights, state, I[chosen], y[chosen], noise)
+            weights, state = update(weights, state, X[chosen], y[chosen], noise)
     return weights

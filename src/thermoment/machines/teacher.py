@@ -73,8 +73,8 @@ class Teacher:
 
     def fields(self, inputs: ArrayLike) -> Array:
         """The field wanted on every node of a student: (S, H + C) for inputs (S, D)."""
-        I = check_array("inputs", inputs, ("S", self.A.shape[1]))
-        u, z = _answer({"A": self.A, "a": self.a, "V": self.V, "v": self.v}, I, self.dynamics, self.teaching, np)
+        X = check_array("inputs", inputs, ("S", self.A.shape[1]))
+        u, z = _answer({"A": self.A, "a": self.a, "V": self.V, "v": self.v}, X, self.dynamics, self.teaching, np)
         return np.concatenate([self.teaching.hidden * u, self.teaching.output * z], axis=1)
 
     def predict(self, inputs: ArrayLike) -> NDArray[np.int64]:
@@ -98,41 +98,41 @@ def train_teacher(
         raise invalid("dynamics", "be a thermoment.Dynamics", quoted(dynamics))
     if not isinstance(teaching, Teaching):
         raise invalid("teaching", "be a thermoment.Teaching", quoted(teaching))
-    I = check_array("inputs", inputs, ("S", "D")).astype(np.float32)
-    y = check_labels("labels", labels, len(I))
+    X = check_array("inputs", inputs, ("S", "D")).astype(np.float32)
+    y = check_labels("labels", labels, len(X))
     rng, H, C = np.random.default_rng(teaching.seed), teaching.n_hidden, int(y.max()) + 1
-    width = float(np.sqrt((I**2).sum(axis=1).mean())) or 1.0  # so that u is of order 1 in the beginning
+    width = float(np.sqrt((X**2).sum(axis=1).mean())) or 1.0  # so that u is of order 1 in the beginning
     weights: dict[str, Any] = {
-        "A": jnp.asarray(rng.normal(0, 1 / width, (H, I.shape[1])), jnp.float32),
+        "A": jnp.asarray(rng.normal(0, 1 / width, (H, X.shape[1])), jnp.float32),
         "a": jnp.zeros(H),
         "V": jnp.asarray(rng.normal(0, 1 / np.sqrt(H), (C, H)), jnp.float32),
         "v": jnp.zeros(C),
     }
 
-    def loss(weights: dict[str, Any], I: Any, y: Any) -> Any:
-        _, z = _answer(weights, I, dynamics, teaching, jnp)
+    def loss(weights: dict[str, Any], X: Any, y: Any) -> Any:
+        _, z = _answer(weights, X, dynamics, teaching, jnp)
         wrong = optax.softmax_cross_entropy_with_integer_labels(_SHARPNESS * z, y).mean()
         return wrong + _LARGE * (z**2).mean() + _SQUARES * ((weights["A"] ** 2).sum() + (weights["V"] ** 2).sum())
 
-    n_steps = teaching.epochs * -(-len(I) // teaching.batch)
+    n_steps = teaching.epochs * -(-len(X) // teaching.batch)
     optimiser = optax.adam(optax.cosine_decay_schedule(teaching.rate, n_steps))
     state = optimiser.init(weights)
 
     @jax.jit
-    def update(weights: dict[str, Any], state: Any, I: Any, y: Any) -> Any:
-        change, state = optimiser.update(jax.grad(loss)(weights, I, y), state)
+    def update(weights: dict[str, Any], state: Any, X: Any, y: Any) -> Any:
+        change, state = optimiser.update(jax.grad(loss)(weights, X, y), state)
         return optax.apply_updates(weights, change), state
 
-    for epoch in batches(len(I), min(teaching.batch, len(I)), teaching.epochs, rng):
+    for epoch in batches(len(X), min(teaching.batch, len(X)), teaching.epochs, rng):
         for rows in epoch:
             chosen = rows[rows >= 0]
-            weights, state = update(weights, state, I[chosen], y[chosen])
+            weights, state = update(weights, state, X[chosen], y[chosen])
     arrays = {name: np.asarray(part, np.float64) for name, part in weights.items()}
     return Teacher(**arrays, dynamics=dynamics, teaching=teaching)
 
 
-def _answer(weights: dict[str, Any], I: Any, dynamics: Dynamics, teaching: Teaching, xp: Any) -> tuple[Any, Any]:
+def _answer(weights: dict[str, Any], X: Any, dynamics: Dynamics, teaching: Teaching, xp: Any) -> tuple[Any, Any]:
     """u (S, H) and z (S, C)."""
-    u = I @ weights["A"].T + weights["a"]
+    u = X @ weights["A"].T + weights["a"]
     s = stationary_point(teaching.hidden * u, dynamics, xp) / float(dynamics.stationary_point(teaching.hidden))
     return u, s @ weights["V"].T + weights["v"]

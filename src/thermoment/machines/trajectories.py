@@ -13,12 +13,12 @@ of g by (1, I, x) with a symmetric W. `PathSums` gathers what the fit needs; `le
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_array, check_integer, check_not_negative, invalid
+from thermoment._support.checks import check_array, check_integer, check_not_negative, invalid, quoted
 from thermoment._support.memory import check_fits
 from thermoment.machines.couplings import symmetric_fit
 from thermoment.noise import MAX_NODES
@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 
 _BATCH = 1000
 """Samples whose paths are in memory at once."""
+_ANY = Protocol()
 
 
 class PathLikelihood(NamedTuple):
@@ -60,18 +61,18 @@ def path_likelihood(
     dynamics, dt = reservoir.dynamics, protocol.dt
     if dynamics.kT == 0:
         raise invalid("kT", "be positive: without noise every path but one has probability zero", 0.0)
-    I = check_array("inputs", inputs, ("S", reservoir.n_inputs))
-    x = check_array("paths", paths, (len(I), "T", reservoir.n_nodes))
+    X = check_array("inputs", inputs, ("S", reservoir.n_inputs))
+    x = check_array("paths", paths, (len(X), "T", reservoir.n_nodes))
     if x.shape[1] < 2:
         raise invalid("paths", "have at least two points in time", f"of shape {x.shape}")
     before, change = x[:, :-1], np.diff(x, axis=1)
-    r = change / (dynamics.mu * dt) - force(before, reservoir.drive(I)[:, None], dynamics) - before @ reservoir.W.T
+    r = change / (dynamics.mu * dt) - force(before, reservoir.drive(X)[:, None], dynamics) - before @ reservoir.W.T
     unit = dynamics.mu * dt / dynamics.kT
     by_W = np.einsum("sti,stj->ij", r, before, optimize=True)
     np.fill_diagonal(by_W, 0.0)
     by_drive = -unit / 2 * r.sum(axis=1)
     return PathLikelihood(
-        unit / 4 * float((r * r).sum()), -unit / 2 * (by_W + by_W.T), by_drive.T @ I, by_drive.sum(axis=0)
+        unit / 4 * float((r * r).sum()), -unit / 2 * (by_W + by_W.T), by_drive.T @ X, by_drive.sum(axis=0)
     )
 
 
@@ -86,6 +87,7 @@ def guided_paths(fields: ArrayLike, dynamics: Dynamics, protocol: Protocol) -> A
     Returns:
         (S, T + 1, N), x at t = 0, dt, ..., t_final = T dt.
     """
+    _check_kinds(dynamics, protocol)
     g = check_array("fields", fields, ("S", "N"))
     strongest = float(np.abs(g).max())
     stable = dynamics.largest_stable_step(strongest)
@@ -118,11 +120,11 @@ class PathSums:
 
         The products are taken in float32 and added up in float64.
         """
-        (Z, N), shape = self._zx.shape, np.shape(paths)
-        I = check_array("inputs", inputs, ("S", Z - 1))
-        g = check_array("fields", fields, (len(I), N)).astype(np.float32)
-        x = check_array("paths", paths, (len(I), shape[1] if len(shape) == 3 else "T", N)).astype(np.float32)
-        z = np.concatenate([np.ones((len(I), 1)), I], axis=1).astype(np.float32)
+        Z, N = self._zx.shape
+        X = check_array("inputs", inputs, ("S", Z - 1))
+        g = check_array("fields", fields, (len(X), N)).astype(np.float32)
+        x = check_array("paths", paths, (len(X), "T", N)).astype(np.float32)
+        z = np.concatenate([np.ones((len(X), 1)), X], axis=1).astype(np.float32)
         T, in_time, flat = x.shape[1], x.sum(axis=1), x.reshape(-1, N)
         self._zz += T * (z.T @ z)
         self._zx += z.T @ in_time
@@ -138,6 +140,7 @@ class PathSums:
             ridge: added to the squares of K, as a share of the mean square of an input: inputs that never change leave
                 the fit open.
         """
+        _check_kinds(dynamics)
         share = check_not_negative("ridge", ridge)
         if not self._zz.any():
             raise ValueError("Nothing was added to these sums: call `add` first.")
@@ -176,24 +179,34 @@ def learn_paths(
 
     Cost: S * T * N^2 floating-point operations a round, and the simulation of one replica.
     """
-    I = check_array("inputs", inputs, ("S", "D"))
-    g = check_array("fields", fields, (len(I), "N"))
+    _check_kinds(dynamics, protocol)
+    X = check_array("inputs", inputs, ("S", "D"))
+    g = check_array("fields", fields, (len(X), "N"))
     rounds, ridge = check_integer("rounds", rounds, 0, 1000), check_not_negative("ridge", ridge)
     one = replace(protocol, n_replicas=1)
     student: Reservoir | None = None
     for _ in range(rounds + 1):
-        sums = PathSums(g.shape[1], I.shape[1])
-        for first in range(0, len(I), _BATCH):
+        sums = PathSums(g.shape[1], X.shape[1])
+        for first in range(0, len(X), _BATCH):
             part = slice(first, first + _BATCH)
-            sums.add(I[part], g[part], _paths(student, I[part], g[part], dynamics, one, first)[:, :-1])
+            sums.add(X[part], g[part], _paths(student, X[part], g[part], dynamics, one, first)[:, :-1])
         student = sums.student(dynamics, ridge)
     assert student is not None
     return student
 
 
-def _paths(student: Reservoir | None, I: Array, g: Array, dynamics: Dynamics, protocol: Protocol, first: int) -> Array:
+def _check_kinds(dynamics: Any, protocol: Any = _ANY) -> None:
+    if not isinstance(dynamics, Dynamics):
+        raise invalid("dynamics", "be a thermoment.Dynamics", quoted(dynamics))
+    if not isinstance(protocol, Protocol):
+        raise invalid("protocol", "be a thermoment.Protocol", quoted(protocol))
+    if protocol.start != "zero":
+        raise invalid("protocol", "start at zero, as guides do", protocol)
+
+
+def _paths(student: Reservoir | None, X: Array, g: Array, dynamics: Dynamics, protocol: Protocol, first: int) -> Array:
     """Guides (S, T + 1, N), or the paths of a student."""
     if student is None:
         return guided_paths(g, dynamics, protocol)
-    ids = first + np.arange(len(I))
-    return sample_paths(student, I, protocol, nodes=range(student.n_nodes), sample_ids=ids)[1][:, 0]
+    ids = first + np.arange(len(X))
+    return sample_paths(student, X, protocol, nodes=range(student.n_nodes), sample_ids=ids)[1][:, 0]
