@@ -4,7 +4,7 @@
 
 64 hidden and 10 output nodes at kT = 1, read after t = 0.2 (200 steps): the network of arXiv:2509.15324. A teacher is
 trained on all training images but the last 5000. Those say which fields of the teacher are best, on a student fitted to
-the first 10000 images, and whether a fit along the student's own paths helps. Then a student is fitted to all images
+the first 5000 images. Then a student is fitted to all images
 but the last 5000, and trained further by gradients through sampled paths, on copies of the images that are moved by up
 to one pixel. The test images are looked at once, at the end.
 """
@@ -26,10 +26,10 @@ from thermoment._support.host import describe
 HERE = Path(__file__).parent
 DYNAMICS = tm.Dynamics(J2=1.0, J4=1.0, mu=1.0, kT=1.0)
 PROTOCOL = tm.Protocol(dt=1e-3, t_final=0.2, n_replicas=1, orders=(1,))
-FIELDS = ((100.0, 45.0), (200.0, 90.0), (200.0, 180.0))
+FIELDS = ((200.0, 30.0), (200.0, 90.0))
 """Fields on hidden and output nodes that are tried."""
-HELD_OUT, FEW, HEATED = 5000, 10000, 1000
-MEASURED = (*((1, seed) for seed in (1, 2, 3, 4, 5)), *((10, seed) for seed in (1, 2)))
+HELD_OUT, FEW, HEATED = 5000, 5000, 500
+MEASURED = (*((1, seed) for seed in (1, 2, 3)), (10, 1))
 """Replicas and seeds on the test images."""
 PATHS = "sampled paths"
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--out", type=Path, default=HERE / "results/trajectories.json")
     parser.add_argument("--images", type=int, default=60000, help="training images; the last 5000 are held out")
-    parser.add_argument("--copies", type=int, default=3, help="shifted copies of each image, for sampled paths")
+    parser.add_argument("--copies", type=int, default=1, help="shifted copies of each image, for sampled paths")
     asked = parser.parse_args()
     mnist = data.load("mnist", asked.data_dir).first(asked.images)
     n = mnist.n_train - HELD_OUT
@@ -81,13 +81,12 @@ def main() -> None:
     for hidden, output in FIELDS:
         teachers.append(tm.train_teacher(x, y, DYNAMICS, tm.Teaching(hidden=hidden, output=output)))
         fields = teachers[-1].fields(x[:FEW])
-        for rounds in (0, 1):
-            few = tm.learn_paths(x[:FEW], fields, DYNAMICS, PROTOCOL, rounds=rounds)
-            row = {"hidden": hidden, "output": output, "rounds": rounds, **right(few, x_held, y_held, 1, 0)}
-            tried.append(done("tried", row))
+        few = tm.learn_paths(x[:FEW], fields, DYNAMICS, PROTOCOL)
+        row = {"hidden": hidden, "output": output, **right(few, x_held, y_held, 1, 0)}
+        tried.append(done("tried", row))
     best = max(tried, key=lambda row: row["correct"])
     teacher = teachers[FIELDS.index((best["hidden"], best["output"]))]
-    students = {"trajectory rule": tm.learn_paths(x, teacher.fields(x), DYNAMICS, PROTOCOL, rounds=best["rounds"])}
+    students = {"trajectory rule": tm.learn_paths(x, teacher.fields(x), DYNAMICS, PROTOCOL)}
     held = {"trajectory rule": done("trajectory rule", right(students["trajectory rule"], x_held, y_held, 1, 0))}
     moved = np.concatenate([shifted(x, seed) for seed in range(asked.copies)])
     often = np.tile(y, asked.copies)

@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     from thermoment.machines.estimators import LangevinClassifier as LangevinClassifier
     from thermoment.machines.estimators import LangevinFeatures as LangevinFeatures
     from thermoment.machines.estimators import LangevinRegressor as LangevinRegressor
+    from thermoment.machines.generative import Generated as Generated
+    from thermoment.machines.generative import Generator as Generator
+    from thermoment.machines.generative import descend_generator as descend_generator
+    from thermoment.machines.generative import train_generator as train_generator
+    from thermoment.machines.noising import Noising as Noising
+    from thermoment.machines.noising import node_law as node_law
+    from thermoment.machines.noising import noised_paths as noised_paths
     from thermoment.machines.pathwise import Pathwise as Pathwise
     from thermoment.machines.pathwise import learn_pathwise as learn_pathwise
     from thermoment.machines.pretrained import pretrained as pretrained
@@ -98,6 +105,8 @@ else:
         "_engines.xla": "Xla",
         "machines.classifier": "Classifier",
         "machines.estimators": "LangevinClassifier LangevinFeatures LangevinRegressor",
+        "machines.generative": "Generated Generator descend_generator train_generator",
+        "machines.noising": "Noising node_law noised_paths",
         "machines.pathwise": "Pathwise learn_pathwise",
         "machines.pretrained": "pretrained",
         "machines.teacher": "Teacher Teaching train_teacher",

@@ -7,9 +7,10 @@
 of them it takes. Nothing is changed in matplotlib's settings, and no figure is left open.
 """
 
+from thermoment.plot.generation import generation
 from thermoment.plot.images import misread, weights
 from thermoment.plot.learning import confusion, training
 from thermoment.plot.network import moments, nodes
 from thermoment.plot.node import density, paths, well
 
-__all__ = ["confusion", "density", "misread", "moments", "nodes", "paths", "training", "weights", "well"]
+__all__ = ["confusion", "density", "generation", "misread", "moments", "nodes", "paths", "training", "weights", "well"]
