@@ -112,6 +112,7 @@ class Generator:
         The heat is the energy that the coupled network loses, V(x(0)) - V(x(duration)): no work is done on it then.
         """
         n, readings = check_integer("n", n, 1, 2**31), check_integer("readings", readings, 1, 10**4)
+        contrast = check_positive("contrast", contrast)
         network, dt = self.reservoir, self.noising.dt
         inputs = np.zeros((n, network.n_inputs))
         if prompts is not None:
@@ -146,8 +147,8 @@ def train_generator(
         images: (S, n_visible), pixels from 0 to 1.
         dynamics: of the nodes, J2 > 0.
         noising: how images are forgotten; `Noising()` unless given.
-        groups: (S,), the group of each image, from 0; images of a group have one code on the hidden nodes. Each image is
-            a group of its own unless given.
+        groups: (S,), the group of each image, from 0; images of a group have one code on the hidden nodes. Each image
+            is a group of its own unless given.
         n_hidden: hidden nodes. With none the visible nodes are coupled to each other.
         classes: (S,), the class of each image, from 0; one class unless given.
         prompt: the field on a hidden node when a class is asked for, times the mean code of the class's groups.
