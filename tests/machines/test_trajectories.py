@@ -48,7 +48,7 @@ class TestLikelihood:
     def test_the_gradient_is_that_of_finite_differences(self, name: str) -> None:
         inputs, paths = paths_of()
         here = network(1)
-        parts = {"W": here.W, "K": here.K, "b": here.b}
+        parts: dict[str, Any] = {"W": here.W, "K": here.K, "b": here.b}
         found = getattr(tm.path_likelihood(here, inputs, paths, PROTOCOL), name)
         step = 1e-4
         for where in np.ndindex(found.shape):

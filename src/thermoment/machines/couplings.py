@@ -41,10 +41,10 @@ def symmetric_fit(
 
     def left(flat: Array) -> Array:
         product = flat.reshape(N, N) @ C
-        return ((product + product.T) * may).ravel()
+        return np.asarray((product + product.T) * may).ravel()
 
     def guess(flat: Array) -> Array:
-        return (Q @ (inverse * (Q.T @ flat.reshape(N, N) @ Q)) @ Q.T * may).ravel()
+        return np.asarray(Q @ (inverse * (Q.T @ flat.reshape(N, N) @ Q)) @ Q.T * may).ravel()
 
     right = ((E + E.T) * may).ravel()
     shape = (N * N, N * N)

@@ -88,7 +88,8 @@ class NodeLaw(NamedTuple):
         """g(x', t) on the grid after step n, from the score d ln p/dx: (L, X)."""
         s = np.linspace(-1, 1, noising.levels)[:, None]
         score = np.gradient(np.log(np.maximum(self.density[n], 1e-300)), self.x, axis=1)
-        return -2 * force(self.x, 0.0, dynamics) - noising.strength()[n] * noising.field * s + 2 * dynamics.kT * score
+        g = -2 * dynamics.force(self.x) - noising.strength()[n] * noising.field * s + 2 * dynamics.kT * score
+        return np.asarray(g)
 
 
 def node_law(noising: Noising, dynamics: Dynamics) -> NodeLaw:
@@ -118,9 +119,14 @@ def node_law(noising: Noising, dynamics: Dynamics) -> NodeLaw:
         squares.append(p @ x**2)
         fields.append(p @ slope - (means[-1] - before) / (mu * dt))
         laws.append(p / (x[1] - x[0]))
-    mirrored = [np.concatenate([sign * part[:, :0:-1], part], axis=1) for sign, part in _signed(means, squares, fields)]
     density = np.array(laws)
-    return NodeLaw(*mirrored, x, np.concatenate([density[:, :0:-1, ::-1], density], axis=1))
+    return NodeLaw(
+        _mirrored(means, -1.0),
+        _mirrored(squares, 1.0),
+        _mirrored(fields, -1.0),
+        x,
+        np.concatenate([density[:, :0:-1, ::-1], density], axis=1),
+    )
 
 
 def noised_paths(s: ArrayLike, noising: Noising, dynamics: Dynamics, *, seed: int = 0) -> Array:
@@ -153,5 +159,7 @@ def check_parts(noising: Noising, dynamics: Dynamics) -> None:
         raise invalid("dt", f"be at most {stable:.3g}, a quarter of the largest stable step", noising.dt)
 
 
-def _signed(means: list[Array], squares: list[Array], fields: list[Array]) -> list[tuple[float, Array]]:
-    return [(-1.0, np.array(means)), (1.0, np.array(squares)), (-1.0, np.array(fields))]
+def _mirrored(of_steps: list[Array], sign: float) -> Array:
+    """Numbers for s from 0 to 1, step by step, as (T, L) for s from -1 to 1; those of -s have this sign beside s."""
+    half = np.array(of_steps)
+    return np.concatenate([sign * half[:, :0:-1], half], axis=1)

@@ -127,7 +127,7 @@ def _descend(
         if symmetric:
             slope["W"] = (slope["W"] + slope["W"].T) / 2
         change, state = optimiser.update(slope, state, weights)
-        return optax.apply_updates(weights, change), state  # type: ignore[return-value]
+        return optax.apply_updates(weights, change), state
 
     state, rng = optimiser.init(weights), np.random.default_rng(options.seed)
     key = jax.random.key(options.seed, impl="rbg")  # several times faster on a CPU than the default
