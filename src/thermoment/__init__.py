@@ -50,7 +50,24 @@ if TYPE_CHECKING:
     from thermoment.machines.estimators import LangevinClassifier as LangevinClassifier
     from thermoment.machines.estimators import LangevinFeatures as LangevinFeatures
     from thermoment.machines.estimators import LangevinRegressor as LangevinRegressor
+    from thermoment.machines.generative import Generated as Generated
+    from thermoment.machines.generative import Generator as Generator
+    from thermoment.machines.generative import descend_generator as descend_generator
+    from thermoment.machines.generative import train_generator as train_generator
+    from thermoment.machines.noising import Noising as Noising
+    from thermoment.machines.noising import node_law as node_law
+    from thermoment.machines.noising import noised_paths as noised_paths
+    from thermoment.machines.pathwise import Pathwise as Pathwise
+    from thermoment.machines.pathwise import learn_pathwise as learn_pathwise
     from thermoment.machines.pretrained import pretrained as pretrained
+    from thermoment.machines.teacher import Teacher as Teacher
+    from thermoment.machines.teacher import Teaching as Teaching
+    from thermoment.machines.teacher import train_teacher as train_teacher
+    from thermoment.machines.trajectories import PathLikelihood as PathLikelihood
+    from thermoment.machines.trajectories import PathSums as PathSums
+    from thermoment.machines.trajectories import guided_paths as guided_paths
+    from thermoment.machines.trajectories import learn_paths as learn_paths
+    from thermoment.machines.trajectories import path_likelihood as path_likelihood
     from thermoment.moments import Info as Info
     from thermoment.moments import Moments as Moments
     from thermoment.moments import Observed as Observed
@@ -97,7 +114,12 @@ else:
         "_engines.xla": "Xla",
         "machines.classifier": "Classifier",
         "machines.estimators": "LangevinClassifier LangevinFeatures LangevinRegressor",
+        "machines.generative": "Generated Generator descend_generator train_generator",
+        "machines.noising": "Noising node_law noised_paths",
+        "machines.pathwise": "Pathwise learn_pathwise",
         "machines.pretrained": "pretrained",
+        "machines.teacher": "Teacher Teaching train_teacher",
+        "machines.trajectories": "PathLikelihood PathSums guided_paths learn_paths path_likelihood",
         "runs.load": "load",
         "runs.run": "run",
     }

@@ -48,6 +48,10 @@ def axes() -> Axes:
     return Figure().subplots()
 
 
+# Two samples at two times, four pixels each.
+EMERGED = tm.Generated((0.0, 2.5), np.zeros((2, 2, 4)), np.linspace(0, 1, 16).reshape(2, 2, 4), np.array([3.0, 41.6]))
+
+
 def points(line: Line2D) -> NDArray[np.float64]:
     return np.asarray(line.get_xydata(), np.float64)
 
@@ -85,6 +89,7 @@ CALLS: dict[str, Callable[..., Axes]] = {
     "clock": lambda **ax: tm.plot.clock(LAYERS, TWO, [0.0, 1.0], [0.1, 0.2], protocol=SHORT, **ax),
     "memory": lambda **ax: tm.plot.memory(Memory(np.array([0.9, 0.5]), 1.4), **ax),
     "prediction": lambda **ax: tm.plot.prediction([0.0, 1.0], [0.1, 0.9], **ax),
+    "generation": lambda **ax: tm.plot.generation(EMERGED, **ax),
 }
 
 
@@ -336,3 +341,24 @@ def test_bad_arguments_are_refused_in_one_sentence(call: Callable[[], Axes], sen
     with pytest.raises(ValueError, match=r"^Argument ") as refused:
         call()
     assert sentence in str(refused.value)
+
+
+class TestGeneration:
+    def test_images_stand_by_time_and_sample(self) -> None:
+        ax = tm.plot.generation(EMERGED, ax=axes())
+        (shown,) = ax.images
+        cells = 1 - cells_of(shown)
+        np.testing.assert_allclose(cells[:2, 3:5], EMERGED.images[0, 1].reshape(2, 2))
+        np.testing.assert_allclose(cells[3:, :2], EMERGED.images[1, 0].reshape(2, 2))
+        assert np.isnan(cells[2]).all()
+        assert words(ax) == ["$t = 0$", "$t = 2.5$", "3", "42", "heat / $kT$"]
+
+    def test_what_cannot_be_drawn_is_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"Argument `generated` must be what `Generator\.generate` gives, but was 3"
+        ):
+            tm.plot.generation(ANY)
+        with pytest.raises(ValueError, match=r"`shape` must be the height and width of images of 4 pixels, but was "):
+            tm.plot.generation(EMERGED, shape=(3, 4))
+        with pytest.raises(ValueError, match="`samples` must be an integer from 1 to 40, but was 0"):
+            tm.plot.generation(EMERGED, samples=0)

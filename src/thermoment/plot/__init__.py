@@ -7,6 +7,7 @@
 of them it takes. Nothing is changed in matplotlib's settings, and no figure is left open.
 """
 
+from thermoment.plot.generation import generation
 from thermoment.plot.images import misread, weights
 from thermoment.plot.learning import confusion, training
 from thermoment.plot.network import moments, nodes
@@ -19,6 +20,7 @@ __all__ = [
     "clock",
     "confusion",
     "density",
+    "generation",
     "memory",
     "misread",
     "moments",
