@@ -12,6 +12,7 @@ from thermoment._engines.task import (
     Report,
     Task,
     check_no_observables,
+    check_no_pairs,
     check_samples,
     outcome_of,
 )
@@ -68,6 +69,7 @@ class Native:
     def check(self, task: Task) -> None:
         check_samples(task)
         check_no_observables(task, self.name)
+        check_no_pairs(task, self.name)
 
     def moments(self, task: Task, report: Report) -> Outcome:
         good = _bfloat16_suffices(task) if self._kernel()[2] else np.zeros((task.n_samples, task.n_reads), bool)

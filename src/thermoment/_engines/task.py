@@ -120,6 +120,8 @@ class Task:
     """whether the states at the end are wanted"""
     a_part: bool = False
     """whether this may be a part of a longer run: then its bits must not depend on where that run is cut"""
+    pairs: tuple[tuple[int, int], ...] = ()
+    """pairs of nodes whose products are read"""
 
     @property
     def drive(self) -> Array:
@@ -186,6 +188,8 @@ class Outcome(NamedTuple):
     """the same at the end of each earlier segment that is read"""
     states: Array | None = None
     """x at the end of the last segment, (S, M, N), where the task wants it"""
+    products: Array | None = None
+    """for each pair of the task, as `Products.raw` has them: (S, 4, P)"""
 
 
 def outcome_of(readings: Sequence[Outcome], states: Array | None = None) -> Outcome:
@@ -236,6 +240,12 @@ def check_no_observables(task: Task, engine: str) -> None:
     if task.observables:
         names = ", ".join(one.name for one in task.observables)
         raise invalid("observables", f"be empty for the {engine} engine (reference and xla take them)", names)
+
+
+def check_no_pairs(task: Task, engine: str) -> None:
+    """Raises where an engine that reads each node by itself is asked for products of two."""
+    if task.pairs:
+        raise invalid("pairs", f"be empty for the {engine} engine (reference and xla take them)", task.pairs)
 
 
 def check_plain(task: Task, engine: str) -> None:

@@ -189,6 +189,14 @@ def read(tile: Tile, state: State, orders: tuple[int, ...]) -> Reading:
 reading = jax.jit(read, static_argnames="orders", compiler_options=REPRODUCIBLE)
 
 
+@partial(jax.jit, compiler_options=REPRODUCIBLE)
+def products(tile: Tile, state: State, i: jax.Array, j: jax.Array) -> jax.Array:
+    """Sums over the tile's replicas, in float64, of x y, x^2 y, x y^2 and x^2 y^2 of P pairs of columns: (q, 4, P)."""
+    live = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
+    x, y = live[..., i], live[..., j]
+    return jnp.stack([term.sum(axis=1) for term in (x * y, x * x * y, x * y * y, (x * y) ** 2)], axis=1)
+
+
 @partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
 def begin(tile: Tile, x: jax.Array, n: int, watched: Watched | None, way: Way) -> State:
     return start(tile, way, len(watched.observables) if watched else 0, x, n)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_curves, solve_network
+from thermoment._engines.meanfield.pairs import covariances
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables
 from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables, outcome_of
@@ -73,6 +74,9 @@ class MeanField:
 
     def check(self, task: Task) -> None:
         check_no_observables(task, self.name)
+        if task.pairs and task.protocol.n_replicas != math.inf:
+            must = "be inf for pairs with the meanfield engine, which draws the replicas of each node by themselves"
+            raise invalid("n_replicas", must, task.protocol.n_replicas)
         _check_constant(task)
         check_limits(task.dynamics, float(np.abs(task.drive).max()), task.protocol.clip)
 
@@ -86,10 +90,11 @@ class MeanField:
         orders, S = task.protocol.orders, task.n_samples
         raw = np.empty((S, len(orders), task.n_nodes))
         solved: list[_Totals] = []
+        products = np.empty((S, 1, len(task.pairs))) if task.pairs else None
         ranges = _ranges(task)
         for number, h_max in enumerate(RANGES):
             which = np.flatnonzero(ranges == number)
-            for chunk in self._chunks(t_final, task, which, h_max, raw) if which.size else ():
+            for chunk in self._chunks(t_final, task, which, h_max, raw, products) if which.size else ():
                 # A sample in which the coupling drives a node beyond these tables is solved again with the next ones.
                 ranges[chunk.beyond] += 1
                 solved.append(chunk)
@@ -103,12 +108,21 @@ class MeanField:
                 f"engine='xla'.",
                 stacklevel=6,
             )
-        return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)})
+        return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)}, products=products)
 
     def _chunks(
-        self, t_final: float, task: Task, which: NDArray[np.intp], h_max: float, raw: Array
+        self,
+        t_final: float,
+        task: Task,
+        which: NDArray[np.intp],
+        h_max: float,
+        raw: Array,
+        products: Array | None,
     ) -> Iterator["_Totals"]:
-        """Solves the samples `which` in chunks of one shape, with the tables up to `h_max`; writes moments to `raw`."""
+        """Solves the samples `which` in chunks of one shape, with the tables up to `h_max`.
+
+        Moments are written to `raw`, and E[x_i x_j] of the task's pairs to `products`.
+        """
         on_cpu = jax.local_devices()[0].platform == "cpu"
         rows = max(1, (_CHUNK_ON_CPU if on_cpu else _CHUNK) // task.n_nodes)
         tables = node_tables(task.dynamics, t_final, h_max, task.protocol.t_rest or 0.0)
@@ -129,6 +143,12 @@ class MeanField:
                 if law is not None:
                     found = _with_fluctuation(limit, node.sizes.orders, law, ids, keys, np.uint32(task.n_replicas))
                 chunk = jax.device_get(_chunk_of(found, limit, node.sizes.orders, task.protocol.orders))
+            if products is not None:
+                n, rest = len(samples), task.protocol.t_rest or 0.0
+                drive, mean = (np.asarray(part, np.float64)[:n] for part in (limit.drive, limit.moments[:, 0]))
+                i, j = np.array(task.pairs).T
+                found_pairs = covariances(task.pairs, task.W, drive, task.dynamics, t_final, h_max, rest)
+                products[samples, 0] = found_pairs + mean[:, i] * mean[:, j]
             return _accept(_Chunk(*(array[: len(samples)] for array in chunk)), samples, h_max, raw)
 
         chunks = np.split(which, range(rows, len(which), rows))

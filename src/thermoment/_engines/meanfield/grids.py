@@ -6,6 +6,7 @@ then there twice, so that a function of time can jump with the drive.
 """
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +110,36 @@ def cell_grid(dynamics: Dynamics, h: float, low: float, high: float, t_final: fl
     dx = (high - low) / cells
     below, above = max(math.ceil(-low / dx), _MARGIN) * refine, math.ceil(high / dx) * refine
     return Grid(np.asarray((np.arange(below + above + 1) - below) * (dx / refine), np.float64), dx / refine, below)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeGrids:
+    """The grids on which a node is solved at every drive of a table."""
+
+    dynamics: Dynamics
+    h: Array
+    """(H,), from 0 upwards"""
+    t: Array
+    """the coarse time grid of all drives: (T + 1,)"""
+    n_substeps: NDArray[np.intp]
+    """steps in each interval of t: (T, H)"""
+    low: Array
+    high: Array
+    """ends of the cells: (H,) each"""
+    since: float
+    """how long before t_final every node was at x = 0"""
+
+    @classmethod
+    def of(cls, dynamics: Dynamics, h: Array, t_final: float, t_rest: float) -> "NodeGrids":
+        """For drives h (H,), which increase from 0, after a rest of t_rest."""
+        t = with_rest(dynamics, time_grid(dynamics, float(h[-1]), t_final), t_rest)
+        noiseless = noiseless_path(dynamics, h, t)
+        low, high = reach(dynamics, h, noiseless, rested=t_rest > 0)
+        return cls(dynamics, h, t, substeps(dynamics, h, t, noiseless), low, high, t_rest + t_final)
+
+    def cells(self, k: int, refine: int) -> Grid:
+        """The cells of drive k, `refine` times finer than the coarsest."""
+        return cell_grid(self.dynamics, float(self.h[k]), self.low[k], self.high[k], self.since, refine)
 
 
 def time_grid(dynamics: Dynamics, h_max: float, t_final: float) -> Array:

@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.meanfield.grids import (
-    Grid,
-    cell_grid,
-    halved,
-    inner_products,
-    noiseless_path,
-    reach,
-    substeps,
-    time_grid,
-    with_rest,
-)
+from thermoment._engines.meanfield.grids import NodeGrids, halved, inner_products
 from thermoment._engines.meanfield.modes import N_MODES, PAIRS, find_modes
 from thermoment._engines.meanfield.node import Expansion, Modes, richardson, solve
 from thermoment._engines.meanfield.quantiles import shapes
@@ -138,26 +128,20 @@ def _digest(tensors: dict[str, NDArray[Any]]) -> str:
 
 def build(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0) -> NodeTables:
     """Solves the single node at every drive on two grids. Takes seconds on two cores."""
-    scale = _scale(dynamics, t_final)
-    h = scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS))
-    coarse_t = with_rest(dynamics, time_grid(dynamics, h_max, t_final), t_rest)
-    noiseless = noiseless_path(dynamics, h, coarse_t)
-    n_substeps = substeps(dynamics, h, coarse_t, noiseless)
-    low, high = reach(dynamics, h, noiseless, rested=t_rest > 0)
-
-    def cells(k: int, refine: int) -> Grid:
-        return cell_grid(dynamics, float(h[k]), low[k], high[k], t_rest + t_final, refine)
+    scale, h = drives_of(dynamics, t_final, h_max)
+    grids = NodeGrids.of(dynamics, h, t_final, t_rest)
+    coarse_t, n_substeps = grids.t, grids.n_substeps
 
     with ThreadPoolExecutor(cores()) as pool:
 
         def over_drives(refine: int, t: Array, n_substeps: NDArray[np.intp], modes: Modes) -> dict[str, Array]:
             def one(k: int) -> Expansion:
-                return solve(dynamics, float(h[k]), cells(k, refine), t, n_substeps[:, k], modes, TOP)
+                return solve(dynamics, float(h[k]), grids.cells(k, refine), t, n_substeps[:, k], modes, TOP)
 
             return _collect(list(pool.map(one, range(_POINTS))), t, modes)
 
         scouts = np.linspace(0, _POINTS - 1, _SCOUTS).astype(int)
-        few = [(float(h[k]), cells(k, 1), coarse_t, np.ones_like(n_substeps[:, k])) for k in scouts]
+        few = [(float(h[k]), grids.cells(k, 1), coarse_t, np.ones_like(n_substeps[:, k])) for k in scouts]
         modes = find_modes(dynamics, few, coarse_t, pool)
         # Cells and time steps of the fine solution are half those of the coarse one. Only what does not depend on the
         # coupling is refined: what is of second order in the coupling needs three digits, which the coarse grid gives.
@@ -171,6 +155,12 @@ def build(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0)
 
 
 _FIRST_ORDER = ("moments", "response", "mean", "mean_response")
+
+
+def drives_of(dynamics: Dynamics, t_final: float, h_max: float) -> tuple[float, Array]:
+    """The scale of a table, and its drives: (H,)."""
+    scale = _scale(dynamics, t_final)
+    return scale, np.asarray(scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS)))
 
 
 def _scale(dynamics: Dynamics, t_final: float) -> float:
