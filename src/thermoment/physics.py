@@ -1,6 +1,6 @@
 """The physics of one node in a quartic well: potential, force, stationary point, equilibrium, stable step.
 
-    U(x; h) = J2 x^2 + J4 x^4 - h x            F = -dU/dx
+    U(x; h) = J2 x^2 + J3 x^3 + J4 x^4 - h x            F = -dU/dx
     dx = mu F dt + sqrt(2 mu kT) dB
 
 x is the position, h the drive (the force of the input), mu the mobility, kT the thermal energy, B a Brownian motion. In
@@ -9,8 +9,8 @@ a network the force W x of the other nodes is added. It derives from a potential
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,15 +24,17 @@ from thermoment._support.checks import (
     check_real,
     invalid,
 )
+from thermoment._support.identity import LATER, stated
 from thermoment._support.memory import check_fits
+from thermoment.wells import centred, curvature, potential, reach, stiffest
+from thermoment.wells import force as force
+from thermoment.wells import stationary_point as stationary_point
 
 Array = NDArray[np.float64]
 
 LARGEST_DRIVE = 100.0
 """|h| up to which the meanfield engine tabulates a node."""
 
-# Beyond this many kT above the minimum the Boltzmann weight, exp(-40) = 4e-18, is below float64 rounding.
-_TAIL_KT = 40.0
 # Points per thermal width sqrt(kT / U''). The trapezoid rule on a Gaussian of width sigma errs by
 # 2 exp(-2 (pi sigma / step)^2), far below rounding at three points per width.
 _POINTS_PER_WIDTH = 3.0
@@ -40,9 +42,9 @@ _POINTS_PER_WIDTH = 3.0
 _QUADRATURE_BLOCK = 2_000_000
 
 
-# No coefficient is larger than _LARGEST, and neither J2 nor J4 is smaller than _SMALLEST unless it is zero: so their
-# powers and quotients stay within the range of a float.
-_SMALLEST, _LARGEST = 1e-100, 1e30
+# No coefficient is larger than _LARGEST, and J2, J3 and J4 are not smaller than _SMALLEST unless they are zero: so
+# their powers and quotients stay within the range of a float. J3 / J4 is a length, at most _LONGEST.
+_SMALLEST, _LARGEST, _LONGEST = 1e-100, 1e30, 1e6
 # The norm of a matrix with larger elements is that of the matrix divided by its largest, times that.
 _SQUARES_OVERFLOW = 1e70
 # Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
@@ -92,29 +94,7 @@ def coupling_norm(W: Array, iterations: int = 30) -> float:
     return norm
 
 
-def stationary_point(h: Any, dynamics: "Dynamics", xp: Any = np) -> Any:
-    """x*(h) of `Dynamics.stationary_point`, on arrays of `xp`: NumPy, or jax.numpy where it is traced."""
-    J2, J4 = dynamics.J2, dynamics.J4
-    if J4 == 0:
-        return h / (2 * J2)
-    if J2 == 0:
-        return xp.cbrt(h / (4 * J4))
-    # With x = 2 a y the cubic is 4 y^3 + 3 sign(J2) y = r: the triple-angle formula of sinh, cos or cosh.
-    a = math.sqrt(abs(J2) / (6 * J4))
-    r = xp.abs(h) / (8 * J4 * a**3)
-    if J2 > 0:
-        y = xp.sinh(xp.arcsinh(r) / 3)
-    else:
-        y = xp.where(r <= 1, xp.cos(xp.arccos(xp.minimum(r, 1)) / 3), xp.cosh(xp.arccosh(xp.maximum(r, 1)) / 3))
-    return xp.where(h < 0, -1.0, 1.0) * 2 * a * y
-
-
-def force(x: Any, h: Any, dynamics: "Dynamics") -> Any:
-    """F of `Dynamics.force`, on arrays of NumPy or of JAX."""
-    return h - x * (2 * dynamics.J2 + 4 * dynamics.J4 * x * x)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dynamics:
     """The well, the mobility and the temperature that all nodes of a reservoir share.
 
@@ -123,12 +103,14 @@ class Dynamics:
         J4: quartic coefficient of the well, zero or positive. J4 = 0 needs J2 > 0: nothing else confines the node.
         mu: mobility, positive.
         kT: thermal energy, zero or positive.
+        J3: cubic coefficient of the well, which makes it lean to one side; zero where J4 = 0, and at most 1e6 J4.
     """
 
     J2: float = 1.0
     J4: float = 1.0
     mu: float = 1.0
     kT: float = 0.1
+    J3: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         for name, check in (
@@ -136,38 +118,44 @@ class Dynamics:
             ("J4", check_not_negative),
             ("mu", check_positive),
             ("kT", check_not_negative),
+            ("J3", check_real),
         ):
             value = check(name, getattr(self, name))
             if abs(value) > _LARGEST:
                 raise invalid(name, f"be at most {_LARGEST:g} in magnitude", value)
-            if name in ("J2", "J4") and 0 < abs(value) < _SMALLEST:
+            if name in ("J2", "J3", "J4") and 0 < abs(value) < _SMALLEST:
                 raise invalid(name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
             object.__setattr__(self, name, value)
         if self.J4 == 0 and self.J2 <= 0:
             raise invalid("J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
+        if abs(self.J3) > _LONGEST * self.J4:
+            raise invalid("J3", f"be at most {_LONGEST:g} J4 in magnitude, so that J4 confines x", self.J3)
+
+    def __repr__(self) -> str:
+        return f"Dynamics({', '.join(f'{name}={value!r}' for name, value in stated(self).items())})"
 
     def potential(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
-        """U(x; h) = J2 x^2 + J4 x^4 - h x, broadcast over x and h."""
+        """U(x; h) = J2 x^2 + J3 x^3 + J4 x^4 - h x, broadcast over x and h."""
         x, h = _together(x, h)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(x * (x * (self.J2 + self.J4 * x * x) - h))
+            return np.asarray(potential(x, h, self))
 
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
-        """F = -dU/dx = -2 J2 x - 4 J4 x^3 + h, broadcast over x and h."""
+        """F = -dU/dx = -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h, broadcast over x and h."""
         x, h = _together(x, h)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
-        """U'' = 2 J2 + 12 J4 x^2."""
+        """U'' = 2 J2 + 6 J3 x + 12 J4 x^2."""
         x = _numbers("x", x)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(2 * self.J2 + 12 * self.J4 * x * x)
+            return np.asarray(curvature(x, self))
 
     def stationary_point(self, h: ArrayLike) -> Array:
-        """x*(h), the global minimum of U(x; h): the root of 2 J2 x + 4 J4 x^3 = h with the sign of h, in closed form.
+        """x*(h), the global minimum of U(x; h): a root of 2 J2 x + 3 J3 x^2 + 4 J4 x^3 = h, in closed form.
 
-        A double well at h = 0 has two equal minima; the positive one is returned.
+        Without J3 it has the sign of h. Of the two equal minima of a double well the one at larger x is returned.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(stationary_point(_numbers("h", h), self))
@@ -184,41 +172,47 @@ class Dynamics:
     def slowest_rate(self) -> float:
         """The rate at which an undriven node forgets in the end where it was, hops between two wells included.
 
-        A driven node is faster. It is the gap of the Fokker-Planck operator, discretised as hops between neighbouring
-        cells that obey detailed balance. Scaled by the square root of the equilibrium law this operator is a symmetric
-        tridiagonal matrix. Zero where the node does not forget: at kT = 0 unless J2 > 0.
+        Without J3 a driven node is faster. It is the gap of the Fokker-Planck operator, discretised as hops between
+        neighbouring cells that obey detailed balance. Scaled by the square root of the equilibrium law this operator is
+        a symmetric tridiagonal matrix. Zero where the node does not forget: at kT = 0 unless x = 0 is the only minimum.
         """
         if self.kT == 0:
-            return 2 * self.mu * max(self.J2, 0.0)
+            alone = 9 * self.J3 * self.J3 <= 32 * self.J2 * self.J4 if self.J3 else True
+            return 2 * self.mu * max(self.J2, 0.0) if alone else 0.0
         from scipy.linalg import eigh_tridiagonal  # takes longer to import than the rest of the package
 
+        x = self._gap_cells()
+        rise = np.diff(self.potential(x)) / self.kT
+        hop = self.mu * self.kT / (x[1] - x[0]) ** 2
+        out = np.zeros_like(x)
+        # No hop is faster than exp(300) or slower than exp(-300) of the others: what is, is never and at once.
+        out[:-1] += hop * np.exp(np.clip(-rise / 2, -300, 300))
+        out[1:] += hop * np.exp(np.clip(rise / 2, -300, 300))
+        second = (len(x) - 2, len(x) - 2)
+        return -float(eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=second)[0])
+
+    def _gap_cells(self) -> Array:
+        """Places that cover where an undriven node is, but for exp(-30) of the time."""
+        if self.J3:
+            low, high = reach(np.zeros(1), self, self.kT)
+            return np.linspace(low[0], high[0], 2 * _GAP_CELLS + 1)
         lowest = float(self.stationary_point(0.0))
         end = 2 * lowest + math.sqrt(self.kT)
         while self.potential(end) < self.potential(lowest) + _GAP_TAIL_KT * self.kT:
             end *= 1.2
-        x = np.linspace(-end, end, 2 * _GAP_CELLS + 1)
-        rise = np.diff(self.potential(x)) / self.kT
-        hop = self.mu * self.kT / (x[1] - x[0]) ** 2
-        out = np.zeros_like(x)
-        out[:-1] += hop * np.exp(-rise / 2)
-        out[1:] += hop * np.exp(rise / 2)
-        second = (len(x) - 2, len(x) - 2)
-        return -float(eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=second)[0])
+        return np.linspace(-end, end, 2 * _GAP_CELLS + 1)
 
     def largest_stable_step(self, h: float = 0.0, W_norm: float = 0.0) -> float:
         """The dt above which an Euler step ends farther from x* than it began, for drives up to |h|.
 
         It is 2 / (mu (U''(x) + |W|)). x is where the network's softest mode can push a node: the stationary point of a
-        well whose J2 is lowered by |W| / 2. Accuracy wants a step well below this.
+        well whose J2 is lowered by |W| / 2; with J3, the stiffer of both sides. Accuracy wants a step well below.
         """
         h, norm = check_real("h", h), check_not_negative("W_norm", W_norm)
         if norm > _LARGEST:  # beside it the well is nothing
             return 2 / (self.mu * norm)
-        if self.J4 == 0:
-            stiffness = 2 * self.J2
-        else:
-            softened = Dynamics(self.J2 - norm / 2, self.J4)
-            stiffness = float(self.curvature(softened.stationary_point(abs(h))))
+        with np.errstate(over="ignore", invalid="ignore"):
+            stiffness = float(stiffest(h, norm, self))
         return 2 / (self.mu * (max(stiffness, 0.0) + norm)) if stiffness + norm > 0 else np.inf
 
     def boltzmann_density(self, x: ArrayLike, h: float = 0.0) -> Array:
@@ -250,9 +244,10 @@ class Dynamics:
         moments = np.empty((len(powers), drives.size))
         if self.kT == 0:
             minimum = self.stationary_point(drives)
-            split = (self.J2 < 0) & (drives == 0)
+            s, even, drive = centred(drives, self)
+            other = np.where((even.J2 < 0) & (drive == 0), 2 * s - minimum, minimum)
             for row, p in zip(moments, powers, strict=True):
-                row[:] = np.where(split & (p % 2 == 1), 0.0, minimum**p)
+                row[:] = (minimum**p + other**p) / 2
             return moments.reshape(-1, *h.shape)
         points = self._quadrature_points(drives)
         block = max(1, _QUADRATURE_BLOCK // points)
@@ -279,34 +274,10 @@ class Dynamics:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
 
-    def _reach(self, h: Array) -> tuple[Array, Array]:
-        """Per drive, an interval outside which U is more than `_TAIL_KT` kT above its minimum."""
-        lowest = self.stationary_point(h)
-        ceiling = self.potential(lowest, h) + _TAIL_KT * self.kT
-        outer = 2 * np.abs(lowest) + np.sqrt(self.kT) + 1
-        for sign in (-1.0, 1.0):
-            while np.any(self.potential(sign * outer, h) < ceiling):
-                outer = outer * 2
-        # Outside the wells U is monotonic, so bisection finds the outermost crossing.
-        other_well = np.sqrt(-self.J2 / (2 * self.J4)) if self.J2 < 0 else None
-        ends = []
-        for sign in (-1.0, 1.0):
-            inside = lowest
-            if other_well is not None:
-                inside = np.where(sign * lowest > 0, lowest, sign * other_well)
-            outside = sign * outer
-            for _ in range(40):
-                middle = (inside + outside) / 2
-                beyond = self.potential(middle, h) > ceiling
-                outside = np.where(beyond, middle, outside)
-                inside = np.where(beyond, inside, middle)
-            ends.append(outside)
-        return ends[0], ends[1]
-
     def _quadrature_points(self, h: Array) -> int:
         """How many points resolve the narrowest thermal width over the widest interval of these drives."""
         with np.errstate(over="ignore", invalid="ignore"):  # then there are infinitely many
-            low, high = self._reach(h)
+            low, high = reach(h, self, self.kT)
             stiffest = np.maximum(self.curvature(low), self.curvature(high))
             widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
         points = float(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
@@ -317,7 +288,7 @@ class Dynamics:
     def _boltzmann_quadrature(self, h: Array, points: int | None = None) -> tuple[Array, Array, Array]:
         """Grid (H, Q), weights exp(-(U - Umin)/kT) (H, Q) and their sums (H,) on an even grid per drive."""
         count = points or self._quadrature_points(h)
-        low, high = self._reach(h)
+        low, high = reach(h, self, self.kT)
         grid = np.linspace(low, high, count, axis=1)
         minimum = self.potential(self.stationary_point(h), h)
         weight = np.exp(-(self.potential(grid, h[:, None]) - minimum[:, None]) / self.kT)

@@ -6,7 +6,7 @@ The word is that of reservoir computing: a random network whose response to an i
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid, quoted
 from thermoment._support.files import read_facts, read_tensors, write_tensors
+from thermoment._support.identity import stated
 from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
 from thermoment.noise import MAX_NODES
@@ -36,7 +37,7 @@ class Driven(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reservoir:
-    """N coupled nodes in their wells: force -2 J2 x - 4 J4 x^3 + h + W x, drive h = K I + b for an input I.
+    """N coupled nodes in their wells: force -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h + W x, drive h = K I + b for an input I.
 
     Args:
         W: coupling, (N, N), zero on the diagonal: x_j pushes node i by W_ij x_j. N is at most 16384.
@@ -160,7 +161,7 @@ class Reservoir:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
-        facts = {"dynamics": asdict(self.dynamics), "stream": self.stream}
+        facts = {"dynamics": stated(self.dynamics), "stream": self.stream}
         write_tensors(path, "reservoir", {"W": self.W, "K": self.K, "b": self.b}, json.dumps(facts))
 
     @classmethod

@@ -22,6 +22,7 @@ from thermoment._engines.task import (
     check_no_pairs,
     check_plain,
     check_samples,
+    check_well,
 )
 from thermoment._support.checks import invalid
 from thermoment.noise import round_keys
@@ -130,6 +131,7 @@ class Cuda:
         check_samples(task)
         check_no_observables(task, self.name)
         check_no_pairs(task, self.name)
+        check_well(task, self.name)
         check_plain(task, self.name)
         devices = range(cupy.cuda.runtime.getDeviceCount())
         most = min(self._most_nodes(device) for device in devices)

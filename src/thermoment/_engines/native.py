@@ -14,6 +14,7 @@ from thermoment._engines.task import (
     check_no_observables,
     check_no_pairs,
     check_samples,
+    check_well,
     outcome_of,
 )
 from thermoment._support.checks import check_integer, invalid, quoted
@@ -70,6 +71,7 @@ class Native:
         check_samples(task)
         check_no_observables(task, self.name)
         check_no_pairs(task, self.name)
+        check_well(task, self.name)
 
     def moments(self, task: Task, report: Report) -> Outcome:
         good = _bfloat16_suffices(task) if self._kernel()[2] else np.zeros((task.n_samples, task.n_reads), bool)

@@ -1,6 +1,6 @@
 """The specification: the Euler-Maruyama recursion in NumPy float64, to be read beside the equations.
 
-    x <- x + mu F(x) dt + sqrt(2 mu kT dt) xi,    F = -2 J2 x - 4 J4 x^3 + h + W x
+    x <- x + mu F(x) dt + sqrt(2 mu kT dt) xi,    F = -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h + W x
     x <- min(clip, max(-clip, x)), and every x that this changes is counted
 
 Cost: about 1e7 node-steps per second and core.

@@ -172,10 +172,12 @@ class Xla:
         nodes = np.zeros(layout.width, bool)
         nodes[columns] = True
         # The coefficients of columns without a node stay zero, and so does x there.
-        coefficients = np.zeros((3, layout.width), self.dtype)
-        coefficients[:, columns] = step.linear, step.cubic, step.sigma
+        coefficients = np.zeros((4, layout.width), self.dtype)
+        coefficients[:, columns] = step.linear, step.cubic, step.sigma, step.square
+        linear, cubic, sigma, square = coefficients
         clip = np.dtype(self.dtype).type(task.protocol.clip)
-        return nodes, W, round_keys(task.protocol.seed, task.stream), *coefficients, clip
+        keys = round_keys(task.protocol.seed, task.stream)
+        return nodes, W, keys, linear, cubic, sigma, clip, square if step.square.any() else None
 
 
 class _Layout(NamedTuple):

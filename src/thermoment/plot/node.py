@@ -65,11 +65,12 @@ def well(machine: Any, drives: ArrayLike | None = None, *, ax: Axes | None = Non
     lowest = dynamics.stationary_point(h)
     reach = _reach(dynamics, lowest) or 1.0
     x = np.linspace(-reach, reach, 261)
-    bottom, top = float(dynamics.potential(lowest, h).min()), float(dynamics.potential(reach))
+    bottom, top = float(dynamics.potential(lowest, h).min()), float(dynamics.potential([-reach, reach]).max())
     with canvas(ax) as axes:
         for k, (drive, minimum) in enumerate(zip(h, lowest, strict=True)):
             axes.plot(x, dynamics.potential(x, drive), color=COLOURS[k], linestyle=STROKES[k], label=f"$h = {drive:g}$")
-            minima = np.unique([minimum, -minimum] if drive == 0 else minimum)  # a double well without drive has two
+            # A double well without drive has two, unless it leans.
+            minima = np.unique([minimum, -minimum] if drive == 0 and not dynamics.J3 else minimum)
             depth = dynamics.potential(minima, drive)
             axes.plot(minima, depth, MARKERS[k], color=COLOURS[k], markersize=5, clip_on=False)
         axes.set_ylim(bottom - 0.12 * (top - bottom), top)

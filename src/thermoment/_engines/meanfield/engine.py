@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment._engines.meanfield.grids import farthest
 from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_curves, solve_network
 from thermoment._engines.meanfield.pairs import covariances
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
@@ -244,7 +245,7 @@ def check_limits(dynamics: Dynamics, strongest: float, clip: float) -> None:
 
 def _outermost(dynamics: Dynamics, h: float) -> float:
     """A point beyond which a node driven by h hardly ever is: six thermal widths outside its stationary point."""
-    x = float(dynamics.stationary_point(h))
+    x = float(farthest(dynamics, h))
     stiffness = max(float(dynamics.curvature(x)), 2 * abs(dynamics.J2), math.sqrt(dynamics.J4 * dynamics.kT))
     return x + 6 * math.sqrt(dynamics.kT / stiffness)
 
@@ -252,7 +253,7 @@ def _outermost(dynamics: Dynamics, h: float) -> float:
 def _ranges(task: Task) -> NDArray[np.intp]:
     """Which of `RANGES` to try first for each sample, from its drive and the typical size of the field: (S,)."""
     strongest = np.abs(task.drive).max(axis=1)
-    field = np.sqrt((task.W**2).sum(axis=1).max()) * task.dynamics.stationary_point(strongest)
+    field = np.sqrt((task.W**2).sum(axis=1).max()) * farthest(task.dynamics, strongest)
     return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1))
 
 

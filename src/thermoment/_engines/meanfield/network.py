@@ -41,7 +41,7 @@ added as squares (fitted in docs/accuracy.md; `solve_network` says what k is).""
 
 
 class NodeCurves(NamedTuple):
-    """What the network reads of one node at drives h >= 0: curves as combinations of shapes."""
+    """What the network reads of one node, at drives h >= 0 or with J3 at any: curves as combinations of shapes."""
 
     shapes: Shapes
     rounds: jax.Array
@@ -162,7 +162,7 @@ def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves) -> Solution:
 def _read(state: jax.Array, node: NodeCurves) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
     """For each order: m_p, and at |h'| the slope dM_p/dh and m_p - M_p; (S, N) each."""
     drive, g, q_and_o = _split_state(state, node)
-    sign = _sign(drive)
+    sign = _sign(drive, node)
     fields = _fields(sign * g, q_and_o)
     table = kept(curves(node.end, node.shapes, sign * drive))
     found, n = [], len(node.sizes.orders)
@@ -178,8 +178,13 @@ def _couple(W: jax.Array, a: jax.Array) -> jax.Array:
     return jnp.dot(a.reshape(-1, a.shape[-1]), W.T, precision=lax.Precision.HIGHEST).reshape(a.shape)
 
 
-def _sign(h: jax.Array) -> jax.Array:
-    """1 or -1: a node at -h is the mirror image of a node at h. 1 at 0, so that |h| = sign * h has a slope there."""
+def _sign(h: jax.Array, node: NodeCurves) -> jax.Array:
+    """1 or -1: a node at -h is the mirror image of a node at h. 1 at 0, so that |h| = sign * h has a slope there.
+
+    1 throughout where the curves are for drives of both signs: with J3 there is no mirror image.
+    """
+    if node.shapes.below is not None:
+        return jnp.ones_like(h)
     return jnp.where(h < 0, -1, 1).astype(h.dtype)
 
 
@@ -199,7 +204,7 @@ def _leading_round(
     h: jax.Array, W: jax.Array, node: NodeCurves, drive: jax.Array, beyond: Any, q_and_o: jax.Array
 ) -> jax.Array:
     """A cheap round: the new state if the means are those of uncoupled nodes at `drive` plus `beyond` (r, S, N)."""
-    r, sign = node.sizes.r, _sign(drive)
+    r, sign = node.sizes.r, _sign(drive, node)
     mean, shift = _split(kept(curves(node.rounds[: 2 * r], node.shapes, sign * drive)), (r, r))
     return _state(h, W, sign * mean + beyond, shift, q_and_o)
 
@@ -214,7 +219,7 @@ def _round(h: jax.Array, W: jax.Array, node: NodeCurves, state: jax.Array) -> tu
     """A full round: the new state, and by how much the means differ from those of uncoupled nodes (r, S, N)."""
     r, K, R = node.sizes.r, node.sizes.K, node.sizes.R
     drive, g, _ = _split_state(state, node)
-    sign = _sign(drive)
+    sign = _sign(drive, node)
     table = kept(curves(node.rounds, node.shapes, sign * drive))
     mean, shift, field, memory, *tables = _split(table, (r, r, K, R, *(r * [node.sizes.beyond])))
     q_and_o = kept(jnp.concatenate([_couple(W * W, field), _couple(W * W.T, memory)]))

@@ -32,6 +32,7 @@ from thermoment._engines.meanfield.grids import (
     cell_grid,
     halved,
     inner_products,
+    mirrored,
     noiseless_path,
     reach,
     substeps,
@@ -270,11 +271,11 @@ def densities(dynamics: Dynamics, drive: Array, t: Array, at: Array) -> Array:
     delta, is given as zero. Cost: about 20 ms for 50 times.
     """
     if drive.mean() < 0:  # the grids are made for drives above zero
-        return densities(dynamics, -drive, t, -at[::-1])[:, ::-1]
+        return densities(mirrored(dynamics), -drive, t, -at[::-1])[:, ::-1]
     strongest = float(np.abs(drive).max())
     h = np.array([0.0, strongest])
     path = noiseless_path(dynamics, h, t)
-    low, high = reach(dynamics, h, path)
+    low, high = reach(dynamics, h, path, since=float(t[-1]))
     farthest = float(high.max())
     cells = cell_grid(
         dynamics, strongest, -farthest if drive.min() < 0 else float(low.min()), farthest, float(t[-1]), refine=2

@@ -37,7 +37,7 @@ def covariances(
     """Of each of P pairs, for nodes at the effective drives `drive` (S, N), which are up to `h_max`: (S, P)."""
     i, j = np.array(pairs).T
     scale, G = _passed_on(dynamics, t_final, h_max, t_rest)
-    u = np.arcsinh(np.abs(drive) / scale)  # R and C are even in the drive
+    u = np.arcsinh((drive if dynamics.J3 else np.abs(drive)) / scale)  # without J3, R and C are even in the drive
     return np.asarray(W[i, j] * G.ev(u[:, i], u[:, j]) + W[j, i] * G.ev(u[:, j], u[:, i]))
 
 

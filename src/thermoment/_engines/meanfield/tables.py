@@ -1,12 +1,13 @@
 """Tables of one node over its drive: moments, response, covariance, second order; built once and kept on disk.
 
-Everything tabulated is even or odd in h, so only h >= 0 is kept, evenly in u = asinh(h / scale).
+Drives are even in u = asinh(h / scale). In a well without J3 all that is tabulated is even or odd in h, so only h >= 0
+is kept.
 """
 
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from thermoment._engines.meanfield.modes import N_MODES, PAIRS, find_modes
 from thermoment._engines.meanfield.node import Expansion, Modes, richardson, solve
 from thermoment._engines.meanfield.quantiles import shapes
 from thermoment._support.files import cache_folder, read_tensors, write_tensors
+from thermoment._support.identity import stated
 from thermoment._support.threads import cores
 from thermoment.physics import LARGEST_DRIVE, Dynamics
 
@@ -30,14 +32,14 @@ RANGES = (20.0, LARGEST_DRIVE)
 TOP = 8
 """Moments are tabulated up to this order."""
 _POINTS = 48
-"""H, the drives in a table."""
+"""H, the drives in a table, of one sign."""
 _SCOUTS = 12
 """Drives from which modes and kernels are found."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTables:
-    """Functions of the drive at H values of u = asinh(h / scale), evenly from 0.
+    """Functions of the drive at H values of u = asinh(h / scale), evenly from 0; of both signs where there is a J3.
 
     r time modes phi_a, Q products of two modes, K field kernels, R reaction kernels, moments of order p = 1..8,
     Z normals (quantiles.py). docs/theory.md has the equations.
@@ -85,6 +87,11 @@ class NodeTables:
     """rms over time of the part of <x(t)> outside the modes: (H,)"""
 
     @property
+    def signed(self) -> bool:
+        """Whether there are drives of both signs."""
+        return bool(self.h[0] < 0)
+
+    @property
     def h_max(self) -> float:
         return float(self.h[-1])
 
@@ -99,7 +106,7 @@ def node_tables(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float 
 
 @cache
 def _cached(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float) -> NodeTables:
-    facts = {"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max}
+    facts = {"version": VERSION, "dynamics": stated(dynamics), "t_final": t_final, "h_max": h_max}
     if t_rest:
         facts["t_rest"] = t_rest
     path = cache_folder() / f"node-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.safetensors"
@@ -138,9 +145,9 @@ def build(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0)
             def one(k: int) -> Expansion:
                 return solve(dynamics, float(h[k]), grids.cells(k, refine), t, n_substeps[:, k], modes, TOP)
 
-            return _collect(list(pool.map(one, range(_POINTS))), t, modes)
+            return _collect(list(pool.map(one, range(len(h)))), t, modes)
 
-        scouts = np.linspace(0, _POINTS - 1, _SCOUTS).astype(int)
+        scouts = np.linspace(0, len(h) - 1, _SCOUTS if h[0] == 0 else 2 * _SCOUTS - 1).astype(int)
         few = [(float(h[k]), grids.cells(k, 1), coarse_t, np.ones_like(n_substeps[:, k])) for k in scouts]
         modes = find_modes(dynamics, few, coarse_t, pool)
         # Cells and time steps of the fine solution are half those of the coarse one. Only what does not depend on the
@@ -160,7 +167,8 @@ _FIRST_ORDER = ("moments", "response", "mean", "mean_response")
 def drives_of(dynamics: Dynamics, t_final: float, h_max: float) -> tuple[float, Array]:
     """The scale of a table, and its drives: (H,)."""
     scale = _scale(dynamics, t_final)
-    return scale, np.asarray(scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS)))
+    h = np.asarray(scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS)))
+    return scale, np.concatenate([-h[:0:-1], h]) if dynamics.J3 else h
 
 
 def _scale(dynamics: Dynamics, t_final: float) -> float:
