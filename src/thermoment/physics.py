@@ -8,15 +8,16 @@ a network the force W x of the other nodes is added. It derives from a potential
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import (
     check_array,
+    check_integer,
     check_integers,
     check_not_negative,
     check_numbers,
@@ -26,7 +27,15 @@ from thermoment._support.checks import (
 )
 from thermoment._support.identity import LATER, stated
 from thermoment._support.memory import check_fits
-from thermoment.wells import centred, curvature, potential, reach, stiffest
+from thermoment.wells import (
+    boltzmann_quadrature,
+    centred,
+    curvature,
+    potential,
+    quadrature_points,
+    reach,
+    stiffest,
+)
 from thermoment.wells import force as force
 from thermoment.wells import stationary_point as stationary_point
 
@@ -35,9 +44,6 @@ Array = NDArray[np.float64]
 LARGEST_DRIVE = 100.0
 """|h| up to which the meanfield engine tabulates a node."""
 
-# Points per thermal width sqrt(kT / U''). The trapezoid rule on a Gaussian of width sigma errs by
-# 2 exp(-2 (pi sigma / step)^2), far below rounding at three points per width.
-_POINTS_PER_WIDTH = 3.0
 # Quadrature points held in memory at once (8 bytes each, a few arrays).
 _QUADRATURE_BLOCK = 2_000_000
 
@@ -47,8 +53,6 @@ _QUADRATURE_BLOCK = 2_000_000
 _SMALLEST, _LARGEST, _LONGEST = 1e-100, 1e30, 1e6
 # The norm of a matrix with larger elements is that of the matrix divided by its largest, times that.
 _SQUARES_OVERFLOW = 1e70
-# Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
-_MOST_POINTS = 10**7
 # For the slowest relaxation: cells on each side of x = 0, and how far they reach above the minimum of U.
 _GAP_CELLS, _GAP_TAIL_KT = 400, 30.0
 
@@ -94,9 +98,12 @@ def coupling_norm(W: Array, iterations: int = 30) -> float:
     return norm
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dynamics:
-    """The well, the mobility and the temperature that all nodes of a reservoir share.
+    """The well, the mobility and the temperature of the nodes of a reservoir: five numbers that all of them share.
+
+    Each of the five may instead be an array (N,), a number for every node. Two `Dynamics` of the same numbers are equal
+    and have the same hash.
 
     Args:
         J2: quadratic coefficient of the well. J2 < 0 with J4 > 0 is a double well.
@@ -112,6 +119,17 @@ class Dynamics:
     kT: float = 0.1
     J3: float = field(default=0.0, metadata=LATER)
 
+    if TYPE_CHECKING:  # most code is of nodes that are alike, and reads numbers; arrays are given all the same
+
+        def __init__(
+            self,
+            J2: ArrayLike = 1.0,
+            J4: ArrayLike = 1.0,
+            mu: ArrayLike = 1.0,
+            kT: ArrayLike = 0.1,
+            J3: ArrayLike = 0.0,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name, check in (
             ("J2", check_real),
@@ -120,35 +138,91 @@ class Dynamics:
             ("kT", check_not_negative),
             ("J3", check_real),
         ):
-            value = check(name, getattr(self, name))
-            if abs(value) > _LARGEST:
-                raise invalid(name, f"be at most {_LARGEST:g} in magnitude", value)
-            if name in ("J2", "J3", "J4") and 0 < abs(value) < _SMALLEST:
-                raise invalid(name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
+            value = _coefficient(name, getattr(self, name), check)
+            _refuse_where(np.abs(value) > _LARGEST, name, f"be at most {_LARGEST:g} in magnitude", value)
+            if name in ("J2", "J3", "J4"):
+                tiny = (np.abs(value) > 0) & (np.abs(value) < _SMALLEST)
+                _refuse_where(tiny, name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
             object.__setattr__(self, name, value)
-        if self.J4 == 0 and self.J2 <= 0:
-            raise invalid("J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
-        if abs(self.J3) > _LONGEST * self.J4:
-            raise invalid("J3", f"be at most {_LONGEST:g} J4 in magnitude, so that J4 confines x", self.J3)
+        for name, value in self._arrays().items():
+            if len(value) != self.n_nodes:
+                raise ValueError(f"Argument `{name}` must have shape ({self.n_nodes},), but has shape {value.shape}.")
+        loose = (self.J4 == 0) & (self.J2 <= 0)
+        _refuse_where(loose, "J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
+        far = np.abs(self.J3) > _LONGEST * self.J4
+        _refuse_where(far, "J3", f"be at most {_LONGEST:g} J4 in magnitude, so that J4 confines x", self.J3)
 
     def __repr__(self) -> str:
-        return f"Dynamics({', '.join(f'{name}={value!r}' for name, value in stated(self).items())})"
+        each = {name: f"of {len(value)} nodes" for name, value in self._arrays().items()}
+        return f"Dynamics({', '.join(f'{name}={each.get(name, value)}' for name, value in stated(self).items())})"
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(one.tobytes() if isinstance(one, np.ndarray) else one for one in self._all().values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dynamics) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _all(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def _arrays(self) -> dict[str, Array]:
+        return {name: value for name, value in self._all().items() if np.ndim(value)}
+
+    @property
+    def n_nodes(self) -> int | None:
+        """N where something differs between nodes; None where they are all alike."""
+        return next((len(value) for value in self._arrays().values()), None)
+
+    def node(self, i: int) -> "Dynamics":
+        """The dynamics of node i by itself."""
+        if self.n_nodes is None:
+            return self
+        i = check_integer("i", i, 0, self.n_nodes - 1)
+        return Dynamics(**{name: float(value[i]) if np.ndim(value) else value for name, value in self._all().items()})
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers as JSON can hold them. `Dynamics(**facts)` is the same."""
+        return {name: value.tolist() if np.ndim(value) else value for name, value in stated(self).items()}
+
+    def _distinct(self) -> list["Dynamics"]:
+        """One of each kind of node."""
+        if self.n_nodes is None:
+            return [self]
+        columns = [np.broadcast_to(value, (self.n_nodes,)) for value in self._all().values()]
+        return [self.node(int(i)) for i in np.unique(np.stack(columns), axis=1, return_index=True)[1]]
+
+    def check_single(self, what: str) -> None:
+        """Raises where the nodes differ and a function is of one node."""
+        if self.n_nodes is not None:
+            must = f"be of a single node for {what}, as Dynamics.node(i) is"
+            raise invalid("dynamics", must, f"of {self.n_nodes} nodes that differ")
+
+    def _fit(self, argument: str, *shapes: tuple[int, ...]) -> None:
+        """Raises where the last axis of an argument is not that of the nodes."""
+        if self.n_nodes is not None and any(shape and shape[-1] not in (1, self.n_nodes) for shape in shapes):
+            raise ValueError(f"Argument `{argument}` must have shape (..., {self.n_nodes}), but has shape {shapes[0]}.")
 
     def potential(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """U(x; h) = J2 x^2 + J3 x^3 + J4 x^4 - h x, broadcast over x and h."""
         x, h = _together(x, h)
+        self._fit("x", x.shape, h.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(potential(x, h, self))
 
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
         """F = -dU/dx = -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h, broadcast over x and h."""
         x, h = _together(x, h)
+        self._fit("x", x.shape, h.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
         """U'' = 2 J2 + 6 J3 x + 12 J4 x^2."""
         x = _numbers("x", x)
+        self._fit("x", x.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(curvature(x, self))
 
@@ -157,8 +231,10 @@ class Dynamics:
 
         Without J3 it has the sign of h. Of the two equal minima of a double well the one at larger x is returned.
         """
+        h = _numbers("h", h)
+        self._fit("h", h.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(stationary_point(_numbers("h", h), self))
+            return np.asarray(stationary_point(h, self))
 
     def stationary_slope(self, h: ArrayLike) -> Array:
         """dx*/dh = 1 / U''(x*(h)); infinite only for the purely quartic well at h = 0."""
@@ -175,7 +251,10 @@ class Dynamics:
         Without J3 a driven node is faster. It is the gap of the Fokker-Planck operator, discretised as hops between
         neighbouring cells that obey detailed balance. Scaled by the square root of the equilibrium law this operator is
         a symmetric tridiagonal matrix. Zero where the node does not forget: at kT = 0 unless x = 0 is the only minimum.
+        Of nodes that differ it is the slowest.
         """
+        if self.n_nodes is not None:
+            return min(one.slowest_rate() for one in self._distinct())
         if self.kT == 0:
             alone = 9 * self.J3 * self.J3 <= 32 * self.J2 * self.J4 if self.J3 else True
             return 2 * self.mu * max(self.J2, 0.0) if alone else 0.0
@@ -210,16 +289,20 @@ class Dynamics:
         """
         h, norm = check_real("h", h), check_not_negative("W_norm", W_norm)
         if norm > _LARGEST:  # beside it the well is nothing
-            return 2 / (self.mu * norm)
+            return float(2 / (np.max(self.mu) * norm))
         with np.errstate(over="ignore", invalid="ignore"):
-            stiffness = float(stiffest(h, norm, self))
-        return 2 / (self.mu * (max(stiffness, 0.0) + norm)) if stiffness + norm > 0 else np.inf
+            stiffness = stiffest(h, norm, self)
+        rate = float(np.max(np.where(stiffness + norm > 0, self.mu * (np.maximum(stiffness, 0.0) + norm), 0.0)))
+        return 2 / rate if rate else np.inf
 
     def boltzmann_density(self, x: ArrayLike, h: float = 0.0) -> Array:
-        """exp(-U(x; h) / kT) / Z for one drive h, normalised by quadrature. Needs kT > 0."""
+        """exp(-U(x; h) / kT) / Z for one drive h, normalised by quadrature. Needs kT > 0, and a single node."""
+        self.check_single("a density")
         if self.kT == 0:
             raise invalid("kT", "be positive for a density", self.kT)
-        grid, weight, _ = self._boltzmann_quadrature(np.array([check_real("h", h)]))
+        drive = np.array([check_real("h", h)])
+        points = quadrature_points(drive, self, self.kT)
+        grid, weight, _ = boltzmann_quadrature(drive, self, self.kT, points)
         minimum = self.potential(self.stationary_point(h), h)
         Z = weight.sum() * (grid[0, 1] - grid[0, 0])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -233,14 +316,18 @@ class Dynamics:
             orders: the p that are wanted.
 
         Returns:
-            (len(orders), *h.shape).
+            (len(orders), *h.shape). Where nodes differ, the last axis of h is theirs.
 
         At kT = 0 the node rests at the minimum (in a double well at h = 0, in either with probability 1/2).
         Memory is bounded; time is about a microsecond per drive and thousand quadrature points.
         """
         h = _numbers("h", h)
-        drives = check_array("h", h.reshape(-1), ("S",))
         powers = check_integers("orders", orders, 0, 2**10)
+        if self.n_nodes is not None:
+            self._fit("h", h.shape)
+            columns = np.moveaxis(np.broadcast_to(h, np.broadcast_shapes(h.shape, (self.n_nodes,))), -1, 0)
+            return np.stack([self.node(i).boltzmann_moments(one, powers) for i, one in enumerate(columns)], axis=-1)
+        drives = check_array("h", h.reshape(-1), ("S",))
         moments = np.empty((len(powers), drives.size))
         if self.kT == 0:
             minimum = self.stationary_point(drives)
@@ -249,11 +336,11 @@ class Dynamics:
             for row, p in zip(moments, powers, strict=True):
                 row[:] = (minimum**p + other**p) / 2
             return moments.reshape(-1, *h.shape)
-        points = self._quadrature_points(drives)
+        points = quadrature_points(drives, self, self.kT)
         block = max(1, _QUADRATURE_BLOCK // points)
         for start in range(0, drives.size, block):
             part = slice(start, start + block)
-            grid, weight, norm = self._boltzmann_quadrature(drives[part], points)
+            grid, weight, norm = boltzmann_quadrature(drives[part], self, self.kT, points)
             for row, p in zip(moments, powers, strict=True):
                 row[part] = np.einsum("ij,ij->i", grid**p, weight) / norm
         return moments.reshape(-1, *h.shape)
@@ -274,25 +361,23 @@ class Dynamics:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
 
-    def _quadrature_points(self, h: Array) -> int:
-        """How many points resolve the narrowest thermal width over the widest interval of these drives."""
-        with np.errstate(over="ignore", invalid="ignore"):  # then there are infinitely many
-            low, high = reach(h, self, self.kT)
-            stiffest = np.maximum(self.curvature(low), self.curvature(high))
-            widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
-        points = float(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
-        if not points <= _MOST_POINTS:
-            raise invalid("kT", "be zero, or large enough to be resolved beside the well and the drive", self.kT)
-        return int(points)
 
-    def _boltzmann_quadrature(self, h: Array, points: int | None = None) -> tuple[Array, Array, Array]:
-        """Grid (H, Q), weights exp(-(U - Umin)/kT) (H, Q) and their sums (H,) on an even grid per drive."""
-        count = points or self._quadrature_points(h)
-        low, high = reach(h, self, self.kT)
-        grid = np.linspace(low, high, count, axis=1)
-        minimum = self.potential(self.stationary_point(h), h)
-        weight = np.exp(-(self.potential(grid, h[:, None]) - minimum[:, None]) / self.kT)
-        return grid, weight, weight.sum(axis=1)
+def _coefficient(name: str, value: Any, check: Callable[[str, Any], float]) -> Any:
+    """`value` as a float that passes the check, or as a read-only array (N,) of them."""
+    if np.ndim(value) == 0:
+        return check(name, value)
+    array = np.array(check_array(name, value, ("N",)))
+    for one in np.unique(array):
+        check(name, one)
+    array.flags.writeable = False
+    return array
+
+
+def _refuse_where(wrong: Any, name: str, must: str, value: Any) -> None:
+    """Raises where a coefficient is wrong, with the first that is."""
+    if np.any(wrong):
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise invalid(name, must, f"{value[where]} at index {where}" if np.ndim(value) else value)
 
 
 def _numbers(argument: str, value: ArrayLike) -> Array:

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, check_integer, check_not_negative, check_shape, invalid, quoted
 from thermoment._support.files import read_facts, read_tensors, write_tensors
-from thermoment._support.identity import stated
 from thermoment._support.memory import check_fits
 from thermoment._support.threads import multiply_in_threads
 from thermoment.noise import MAX_NODES
@@ -43,7 +42,7 @@ class Reservoir:
         W: coupling, (N, N), zero on the diagonal: x_j pushes node i by W_ij x_j. N is at most 16384.
         K: input projection, (N, D).
         b: bias, (N,).
-        dynamics: the well, mobility and temperature of the nodes.
+        dynamics: the well, mobility and temperature of the nodes; an array in it must have the length N.
         stream: number of the reservoir within an experiment, 32 bits. Each number has noise of its own.
 
     The arrays are copied, and kept as read-only float64.
@@ -73,6 +72,8 @@ class Reservoir:
         K, b = check_array("K", self.K, (N, "D")), check_array("b", self.b, (N,))
         if not isinstance(self.dynamics, Dynamics):
             raise invalid("dynamics", "be a thermoment.Dynamics", quoted(self.dynamics))
+        if self.dynamics.n_nodes not in (None, N):
+            raise ValueError(f"Argument `dynamics` must be of {N} nodes, as W is, but is of {self.dynamics.n_nodes}.")
         object.__setattr__(self, "stream", check_integer("stream", self.stream, 0, _WORD))
         for name, array in (("W", W), ("K", K), ("b", b)):
             own = np.array(array, order="C")
@@ -161,7 +162,7 @@ class Reservoir:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
-        facts = {"dynamics": stated(self.dynamics), "stream": self.stream}
+        facts = {"dynamics": self.dynamics.facts(), "stream": self.stream}
         write_tensors(path, "reservoir", {"W": self.W, "K": self.K, "b": self.b}, json.dumps(facts))
 
     @classmethod

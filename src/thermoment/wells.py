@@ -16,10 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thermoment._support.checks import invalid
+
 Array = NDArray[np.float64]
 
 # Beyond this many kT above the minimum the Boltzmann weight, exp(-40) = 4e-18, is below float64 rounding.
 TAIL_KT = 40.0
+# Points per thermal width sqrt(kT / U''). The trapezoid rule on a Gaussian of width sigma errs by
+# 2 exp(-2 (pi sigma / step)^2), far below rounding at three points per width.
+_POINTS_PER_WIDTH = 3.0
+# Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
+_MOST_POINTS = 10**7
 # A J2' that is smaller than this, beside the terms it is the difference of, is rounding.
 _ROUNDING = 1e-14
 # Newton steps after the closed form of a well with J3, in which s and y may cancel.
@@ -156,6 +163,28 @@ def _even_reach(h: Array, well: Any, kT: float) -> tuple[Array, Array]:
             inside = np.where(beyond, inside, middle)
         ends.append(outside)
     return ends[0], ends[1]
+
+
+def quadrature_points(h: Array, well: Any, kT: float) -> int:
+    """How many points resolve the narrowest thermal width over the widest interval of these drives."""
+    with np.errstate(over="ignore", invalid="ignore"):  # then there are infinitely many
+        low, high = reach(h, well, kT)
+        steepest = np.maximum(curvature(low, well), curvature(high, well))
+        widths = (high - low) / np.sqrt(kT / np.maximum(steepest, 1e-300))
+    points = float(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
+    if not points <= _MOST_POINTS:
+        raise invalid("kT", "be zero, or large enough to be resolved beside the well and the drive", kT)
+    return int(points)
+
+
+def boltzmann_quadrature(h: Array, well: Any, kT: float, points: int) -> tuple[Array, Array, Array]:
+    """Grid (H, Q), weights exp(-(U - Umin)/kT) (H, Q) and their sums (H,) on an even grid per drive."""
+    low, high = reach(h, well, kT)
+    grid = np.linspace(low, high, points, axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        minimum = potential(stationary_point(h, well), h, well)
+        weight = np.exp(-(potential(grid, h[:, None], well) - minimum[:, None]) / kT)
+    return grid, weight, weight.sum(axis=1)
 
 
 def stiffest(h: float, norm: float, well: Any) -> Any:

@@ -251,8 +251,16 @@ def check_no_pairs(task: Task, engine: str) -> None:
         raise invalid("pairs", f"be empty for the {engine} engine (reference and xla take them)", task.pairs)
 
 
+def check_alike(task: Task, engine: str) -> None:
+    """Raises where an engine whose nodes are all alike is given arrays in the dynamics."""
+    if task.dynamics.n_nodes is not None:
+        must = f"be the same for all nodes for the {engine} engine (reference and xla take arrays)"
+        raise invalid("dynamics", must, task.dynamics)
+
+
 def check_well(task: Task, engine: str) -> None:
-    """Raises where an engine that only knows wells that are even in x is given a J3."""
+    """Raises where an engine that only knows one well, even in x, is given a J3 or wells that differ."""
+    check_alike(task, engine)
     if np.any(task.dynamics.J3):
         raise invalid("J3", f"be zero for the {engine} engine (reference, xla and meanfield take it)", task.dynamics.J3)
 

@@ -75,6 +75,8 @@ def train_side_by_side(
     n_classes = int(labels.max()) + 1
     if any((r.n_nodes, r.n_inputs, r.dynamics) != (first.n_nodes, first.n_inputs, first.dynamics) for r in reservoirs):
         raise invalid("reservoirs", "have the same size and dynamics", [r.K.shape for r in reservoirs])
+    if first.dynamics.n_nodes is not None:
+        raise invalid("dynamics", "be the same for all nodes to train through a surrogate", first.dynamics)
     x, y = jnp.asarray(inputs), jnp.asarray(labels, jnp.int32)
     share = None if weights is None else jnp.asarray(check_array("weights", weights, (len(inputs),)), jnp.float32)
     K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]

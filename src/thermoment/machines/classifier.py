@@ -120,7 +120,7 @@ class Classifier:
         facts = {
             "protocol": protocol,
             "reservoirs": {
-                name: {"dynamics": stated(one.dynamics), "stream": one.stream} for name, one in self.reservoirs.items()
+                name: {"dynamics": one.dynamics.facts(), "stream": one.stream} for name, one in self.reservoirs.items()
             },
             "readouts": len(self.readouts),
             "facts": self.facts,

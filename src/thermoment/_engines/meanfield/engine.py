@@ -23,7 +23,7 @@ from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_cu
 from thermoment._engines.meanfield.pairs import covariances
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables
-from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables, outcome_of
+from thermoment._engines.task import Array, Outcome, Report, Task, check_alike, check_no_observables, outcome_of
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
@@ -56,9 +56,9 @@ class MeanField:
     for each order, the rms error over samples and nodes. dt is not used: the engine solves the limit dt -> 0.
 
     Refused: kT below 0.001, |drive| above 100, a clip that nodes would reach, and a coupling so strong that the mean
-    field has no self-consistent solution; x0, and inputs that change in time. Cost: seconds once for the tables of
-    (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its times. Then about 0.1 ms
-    for an image of 256 nodes on two cores.
+    field has no self-consistent solution; arrays in the dynamics, x0, and inputs that change in time. Cost: seconds
+    once for the tables of (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its
+    times. Then about 0.1 ms for an image of 256 nodes on two cores.
     """
 
     dtype: str = "float32"
@@ -75,6 +75,7 @@ class MeanField:
 
     def check(self, task: Task) -> None:
         check_no_observables(task, self.name)
+        check_alike(task, self.name)
         if task.pairs and task.protocol.n_replicas != math.inf:
             must = "be inf for pairs with the meanfield engine, which draws the replicas of each node by themselves"
             raise invalid("n_replicas", must, task.protocol.n_replicas)

@@ -72,7 +72,9 @@ def training_curves(
 
 
 def check_trainable(orders: tuple[int, ...], dynamics: Dynamics) -> None:
-    """Refuses orders whose noise the tables do not know, and wells that are not even in x, as the curves are."""
+    """Refuses orders whose noise the tables do not know, wells that differ, and wells that are not even in x."""
+    if dynamics.n_nodes is not None:
+        raise invalid("dynamics", "be the same for all nodes to train through the finite-time moments", dynamics)
     if np.any(dynamics.J3):
         raise invalid("J3", "be zero to train through the finite-time moments", dynamics.J3)
     if 2 * max(orders) > TOP:
