@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.meanfield.grids import farthest
-from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_curves, solve_network
+from thermoment._engines.meanfield.network import MOST_ROUNDS, NodeCurves, Solution, node_curves, solve_network
 from thermoment._engines.meanfield.pairs import covariances
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables
@@ -55,7 +55,7 @@ class MeanField:
     n_replicas is inf, and otherwise with the fluctuation of n_replicas replicas added. `moments.info.error` estimates,
     for each order, the rms error over samples and nodes. dt is not used: the engine solves the limit dt -> 0.
 
-    Refused: kT below 0.001, |drive| above 100, a clip that nodes would reach, and a coupling so strong that the mean
+    Refused: kT below 0.001, |drive| above 1000, a clip that nodes would reach, and a coupling so strong that the mean
     field has no self-consistent solution; arrays in the dynamics, x0, and inputs that change in time. Cost: seconds
     once for the tables of (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its
     times. Then about 0.1 ms for an image of 256 nodes on two cores.
@@ -141,7 +141,7 @@ class MeanField:
             ids = np.zeros(rows, np.uint64)
             ids[: len(samples)] = task.sample_ids[samples]
             with jax.enable_x64(True):  # the setting belongs to the thread
-                found = limit = _solve(h, W, node)
+                found = limit = _mended(_solve(h, W, node), h, W, node)
                 if law is not None:
                     found = _with_fluctuation(limit, node.sizes.orders, law, ids, keys, np.uint32(task.n_replicas))
                 chunk = jax.device_get(_chunk_of(found, limit, node.sizes.orders, task.protocol.orders))
@@ -255,10 +255,25 @@ def _ranges(task: Task) -> NDArray[np.intp]:
     """Which of `RANGES` to try first for each sample, from its drive and the typical size of the field: (S,)."""
     strongest = np.abs(task.drive).max(axis=1)
     field = np.sqrt((task.W**2).sum(axis=1).max()) * farthest(task.dynamics, strongest)
-    return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1))
+    # The widest tables are for drives that need them: the field is only a guess.
+    widest = np.where(strongest <= RANGES[-2], len(RANGES) - 2, len(RANGES) - 1)
+    return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), widest))
 
 
-_solve = jax.jit(solve_network, compiler_options=REPRODUCIBLE)
+_solve = jax.jit(solve_network, static_argnames="damped", compiler_options=REPRODUCIBLE)
+
+
+def _mended(found: Solution, h: NDArray[Any], W: jax.Array, node: NodeCurves) -> Solution:
+    """The solution, where it did not converge under drives above `LARGEST_DRIVE` by damped rounds."""
+    if not node.sizes.wide:
+        return found
+    failed = ~np.isfinite(np.asarray(found.drive)).all(axis=1)
+    if not failed.any():
+        return found
+    slow = _solve(h, W, node, damped=True)
+    return Solution(
+        *(jnp.where(failed.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(found, slow, strict=True))
+    )
 
 
 @partial(jax.jit, static_argnames="orders", compiler_options=REPRODUCIBLE)

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 VERSION = 5
 """Raised whenever a table changes for the same arguments."""
-RANGES = (20.0, LARGEST_DRIVE)
+RANGES = (20.0, LARGEST_DRIVE, 1000.0)
 """Largest drives that tables are made for."""
 TOP = 8
 """Moments are tabulated up to this order."""
