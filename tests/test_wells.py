@@ -50,6 +50,12 @@ class TestStationaryPoint:
             np.testing.assert_allclose(dynamics.boltzmann_moments(h, (1, 2, 3)), expected, rtol=1e-7, atol=1e-9)
 
 
+def test_a_far_second_well_costs_no_digits() -> None:
+    """s = -4750, and x* = 0.1: a closed form that adds s and y alone would lose five digits."""
+    dynamics = tm.Dynamics(J2=1.0, J4=1e-8, J3=1.9e-4)
+    assert abs(float(dynamics.force(dynamics.stationary_point(0.2), 0.2))) < 1e-15
+
+
 def test_force_is_minus_the_gradient_and_curvature_its_derivative() -> None:
     dynamics = tm.Dynamics(J2=-0.7, J4=0.4, J3=0.9)
     x, h, e = np.linspace(-2, 2, 41), 0.3, 1e-5

@@ -199,5 +199,4 @@ def stiffest(h: float, norm: float, well: Any) -> Any:
     s, even, up = centred(abs(h), softened)
     _, _, down = centred(-abs(h), softened)
     y = stationary_point(np.maximum(np.abs(up), np.abs(down)), even)
-    both = np.maximum(curvature(s + y, well), curvature(s - y, well))
-    return np.maximum(both, 2 * well.J2)
+    return curvature(s + y, well)  # as stiff as at s - y, and x = 0, where y = -s, is not stiffer

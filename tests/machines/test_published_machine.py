@@ -65,7 +65,7 @@ def energy(numbers: Array, pixels: Array, x: Array) -> float:
     V += sum(next(values) * y * z for y in hidden for z in output)
     V += sum(next(values) * output[i] * output[j] for i in range(OUTPUT) for j in range(i))
     V += sum(next(values) * p * z for p in pixels for z in output)
-    return V + float(sum(next(values) * y for y in (*pixels, *x)))
+    return float(V + sum(next(values) * y for y in (*pixels, *x)))
 
 
 def inputs_of(images: Array) -> Array:
