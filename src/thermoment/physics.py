@@ -8,7 +8,7 @@ a network the force W x of the other nodes is added. It derives from a potential
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import (
     check_array,
+    check_each,
     check_integer,
     check_integers,
     check_not_negative,
@@ -24,6 +25,7 @@ from thermoment._support.checks import (
     check_positive,
     check_real,
     invalid,
+    refuse_where,
 )
 from thermoment._support.identity import LATER, stated
 from thermoment._support.memory import check_fits
@@ -138,19 +140,19 @@ class Dynamics:
             ("kT", check_not_negative),
             ("J3", check_real),
         ):
-            value = _coefficient(name, getattr(self, name), check)
-            _refuse_where(np.abs(value) > _LARGEST, name, f"be at most {_LARGEST:g} in magnitude", value)
+            value = check_each(name, getattr(self, name), check)
+            refuse_where(np.abs(value) > _LARGEST, name, f"be at most {_LARGEST:g} in magnitude", value)
             if name in ("J2", "J3", "J4"):
                 tiny = (np.abs(value) > 0) & (np.abs(value) < _SMALLEST)
-                _refuse_where(tiny, name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
+                refuse_where(tiny, name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
             object.__setattr__(self, name, value)
         for name, value in self._arrays().items():
             if len(value) != self.n_nodes:
                 raise ValueError(f"Argument `{name}` must have shape ({self.n_nodes},), but has shape {value.shape}.")
         loose = (self.J4 == 0) & (self.J2 <= 0)
-        _refuse_where(loose, "J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
+        refuse_where(loose, "J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
         far = np.abs(self.J3) > _LONGEST * self.J4
-        _refuse_where(far, "J3", f"be at most {_LONGEST:g} J4 in magnitude, so that J4 confines x", self.J3)
+        refuse_where(far, "J3", f"be at most {_LONGEST:g} J4 in magnitude, so that J4 confines x", self.J3)
 
     def __repr__(self) -> str:
         each = {name: f"of {len(value)} nodes" for name, value in self._arrays().items()}
@@ -360,24 +362,6 @@ class Dynamics:
             raise ValueError(f"Argument `x` must have shape (..., {len(W)}), but has shape {x.shape}.")
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
-
-
-def _coefficient(name: str, value: Any, check: Callable[[str, Any], float]) -> Any:
-    """`value` as a float that passes the check, or as a read-only array (N,) of them."""
-    if np.ndim(value) == 0:
-        return check(name, value)
-    array = np.array(check_array(name, value, ("N",)))
-    for one in np.unique(array):
-        check(name, one)
-    array.flags.writeable = False
-    return array
-
-
-def _refuse_where(wrong: Any, name: str, must: str, value: Any) -> None:
-    """Raises where a coefficient is wrong, with the first that is."""
-    if np.any(wrong):
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise invalid(name, must, f"{value[where]} at index {where}" if np.ndim(value) else value)
 
 
 def _numbers(argument: str, value: ArrayLike) -> Array:
