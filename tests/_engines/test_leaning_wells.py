@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import thermoment as tm
 from support.analytic import fokker_planck, uncoupled
 from support.conformance import ENGINES, Candidate, agrees, runnable
 from thermoment._engines.meanfield import engine as meanfield
+from thermoment._engines.meanfield import tables
 from thermoment._engines.meanfield.engine import MeanField
 from thermoment._engines.meanfield.tables import node_tables
 from thermoment.noise import normals
@@ -46,6 +48,7 @@ class TestEngines:
         found = tm.final_states(RESERVOIR, INPUTS, PROTOCOL, engine=candidate.engine)
         np.testing.assert_allclose(found, x, rtol=0, atol=max(candidate.tolerance, 1e-12))
 
+    @pytest.mark.parametrize("candidate", TAKES_J3[:2], ids=lambda candidate: candidate.label, indirect=True)
     def test_long_time_is_equilibrium(self, candidate: Candidate) -> None:
         """The bias of the Euler step is below 4e-3 at dt = 4e-3."""
         drives = [-1.0, 0.0, 0.5]
@@ -79,6 +82,17 @@ def test_a_file_keeps_j3_and_is_as_before_without(tmp_path: Path) -> None:
 class TestMeanField:
     LIMIT = tm.Protocol(t_final=0.5, n_replicas=math.inf)
 
+    def test_single_nodes_roughly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From tables of few drives: they take a fifth of the time, and show on which side a node is."""
+        monkeypatch.setattr(tables, "_POINTS", 12)
+        monkeypatch.setattr(tables, "_SCOUTS", 4)
+        drives = [-3.0, 0.0]
+        found = tm.simulate(uncoupled(drives, LEANING), [[1.0]], replace(self.LIMIT, t_final=0.4), engine="meanfield")
+        expected = np.array([fokker_planck(LEANING, h, 0.4, (1, 2, 4)) for h in drives]).T
+        np.testing.assert_allclose(found.raw[0], expected, rtol=0, atol=5e-3)
+        assert expected[0, 1] > 0.02, "an even well would have zero"
+
+    @pytest.mark.slow
     def test_single_nodes_by_the_fokker_planck_equation(self) -> None:
         drives = [-3.0, 0.0, 0.6]
         found = tm.simulate(uncoupled(drives, LEANING), [[1.0]], self.LIMIT, engine=MeanField("float64")).raw[0]
@@ -88,9 +102,9 @@ class TestMeanField:
     @pytest.mark.slow
     def test_the_mirror_image(self) -> None:
         """Both tables are for the same nodes, with the sign of x, h and J3 changed."""
-        tables = node_tables(LEANING, 0.5, 20.0)
-        assert tables.signed
-        assert np.array_equal(tables.h, -tables.h[::-1])
+        both_signs = node_tables(LEANING, 0.5, 20.0)
+        assert both_signs.signed
+        assert np.array_equal(both_signs.h, -both_signs.h[::-1])
         mirror = tm.Reservoir(RESERVOIR.W, -RESERVOIR.K, -RESERVOIR.b, tm.Dynamics(0.5, 1.0, 1.3, 0.2, J3=0.9))
         found = tm.simulate(RESERVOIR, INPUTS, self.LIMIT, engine=MeanField("float64"))
         other = tm.simulate(mirror, INPUTS, self.LIMIT, engine=MeanField("float64"))

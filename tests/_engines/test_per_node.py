@@ -53,6 +53,7 @@ class TestEngines:
         found = tm.simulate(tm.Reservoir(DRAWN.W, DRAWN.K, DRAWN.b, alike), INPUTS, PROTOCOL, engine=candidate.engine)
         assert bits(found) == bits(tm.simulate(DRAWN, INPUTS, PROTOCOL, engine=candidate.engine))
 
+    @pytest.mark.parametrize("candidate", TAKES_ARRAYS[:2], ids=lambda candidate: candidate.label, indirect=True)
     def test_heat_knows_the_force_on_each_node(self, candidate: Candidate) -> None:
         found = tm.simulate(RESERVOIR, INPUTS, PROTOCOL, engine=candidate.engine, observables=[tm.Heat()])
         _, x = tm.sample_paths(RESERVOIR, INPUTS, PROTOCOL, nodes=range(N), engine="reference")
