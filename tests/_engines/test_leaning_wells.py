@@ -21,7 +21,7 @@ LEANING = tm.Dynamics(J2=0.5, J4=1.0, mu=1.3, kT=0.2, J3=-0.9)
 RESERVOIR = tm.Reservoir.draw(7, 3, s_W=0.8, s_K=3.0, seed=1, dynamics=LEANING)
 INPUTS = np.random.default_rng(0).random((3, 3))
 PROTOCOL = tm.Protocol(dt=1e-2, t_final=0.2, n_replicas=20)
-TAKES_J3 = [candidate for candidate in ENGINES if candidate.label in ("reference", "xla", "xla-float64")]
+TAKES_J3 = [candidate for candidate in ENGINES if candidate.label in ("reference", "xla")]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,7 +48,6 @@ class TestEngines:
         found = tm.final_states(RESERVOIR, INPUTS, PROTOCOL, engine=candidate.engine)
         np.testing.assert_allclose(found, x, rtol=0, atol=max(candidate.tolerance, 1e-12))
 
-    @pytest.mark.parametrize("candidate", TAKES_J3[:2], ids=lambda candidate: candidate.label, indirect=True)
     def test_long_time_is_equilibrium(self, candidate: Candidate) -> None:
         """The bias of the Euler step is below 4e-3 at dt = 4e-3."""
         drives = [-1.0, 0.0, 0.5]
@@ -83,12 +82,12 @@ class TestMeanField:
     LIMIT = tm.Protocol(t_final=0.5, n_replicas=math.inf)
 
     def test_single_nodes_roughly(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """From tables of few drives: they take a fifth of the time, and show on which side a node is."""
+        """In equilibrium, from tables of few drives: they are soon made, and show on which side a node is."""
         monkeypatch.setattr(tables, "_POINTS", 12)
         monkeypatch.setattr(tables, "_SCOUTS", 4)
-        drives = [-3.0, 0.0]
-        found = tm.simulate(uncoupled(drives, LEANING), [[1.0]], replace(self.LIMIT, t_final=0.4), engine="meanfield")
-        expected = np.array([fokker_planck(LEANING, h, 0.4, (1, 2, 4)) for h in drives]).T
+        drives = [-3.0, 0.0, 2.0]
+        found = tm.simulate(uncoupled(drives, LEANING), [[1.0]], replace(self.LIMIT, t_final=5.0), engine="meanfield")
+        expected = LEANING.boltzmann_moments(drives, (1, 2, 4))
         np.testing.assert_allclose(found.raw[0], expected, rtol=0, atol=5e-3)
         assert expected[0, 1] > 0.02, "an even well would have zero"
 

@@ -14,6 +14,7 @@ from support.conformance import agrees
 from thermoment._engines.meanfield import engine as meanfield
 from thermoment._engines.meanfield.engine import MeanField, check_limits
 from thermoment._engines.meanfield.grids import NodeGrids, halved
+from thermoment._engines.meanfield.network import is_wide
 from thermoment._engines.meanfield.node import Modes, richardson, solve
 from thermoment._engines.meanfield.tables import RANGES, drives_of
 
@@ -73,6 +74,13 @@ def test_what_is_in_range_and_what_is_not() -> None:
     check_limits(HOT, 592.0, math.inf)
     with pytest.raises(ValueError, match="`drive` must be at most 1000"):
         check_limits(HOT, 1001.0, math.inf)
+
+
+@pytest.mark.parametrize(("h_max", "wide"), [(20.0, False), (100.0, False), (1000.0, True)])
+def test_only_the_widest_table_counts_as_wide(h_max: float, wide: bool) -> None:
+    """The last drive of a table is its range but for rounding: 100.00000000000001 of the second."""
+    _, h = drives_of(tm.Dynamics(), 0.5, h_max)
+    assert is_wide(float(h[-1])) == wide
 
 
 @pytest.mark.slow

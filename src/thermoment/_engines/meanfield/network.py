@@ -88,7 +88,7 @@ def node_curves(
     """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
     mean, r = tables.mean, tables.mean.shape[1]
     K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
-    sizes = Sizes(orders, r, len(SQUARES), K, R, tables.h_max > LARGEST_DRIVE)
+    sizes = Sizes(orders, r, len(SQUARES), K, R, is_wide(tables.h_max))
     typical = TYPICAL_COUPLING * np.sqrt((mean**2).mean(axis=0))
     # Typical sizes of what rest, square, by_field and by_memory are multiplied by.
     fields = np.concatenate(
@@ -127,6 +127,11 @@ def node_curves(
         ]
     shapes, (of_rounds, of_end) = compress(tables.h, tables.scale.item(), [rounds, end], dtype)
     return NodeCurves(shapes, of_rounds, of_end, sizes)
+
+
+def is_wide(h_max: float) -> bool:
+    """Whether tables up to this drive go beyond `LARGEST_DRIVE`, by more than rounding."""
+    return h_max > 1.01 * LARGEST_DRIVE
 
 
 def moments_of_drive(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
