@@ -33,15 +33,27 @@ def test_every_import_points_one_way_and_the_picture_is_of_today() -> None:
 @pytest.mark.parametrize(
     ("module", "text", "mistake"),
     [
-        ("physics", "from thermoment.simulation import simulate", "physics may import _support."),
-        ("physics", "from thermoment import simulation", "imports thermoment.simulation: physics may import _support."),
+        ("physics", "from thermoment.simulation import simulate", "physics may import _support, wells."),
+        (
+            "physics",
+            "from thermoment import simulation",
+            "imports thermoment.simulation: physics may import _support, wells.",
+        ),
         (
             "physics",
             "def f():\n    import thermoment.runs.store",
             "(line 2) imports thermoment.runs.store: physics may",
         ),
-        ("physics", "if TYPE_CHECKING:\n    from thermoment.moments import Moments", "physics may import _support."),
-        ("physics", "from .simulation import simulate", "imports thermoment.simulation: physics may import _support."),
+        (
+            "physics",
+            "if TYPE_CHECKING:\n    from thermoment.moments import Moments",
+            "physics may import _support, wells.",
+        ),
+        (
+            "physics",
+            "from .simulation import simulate",
+            "imports thermoment.simulation: physics may import _support, wells.",
+        ),
         ("report/page", "from ..runs import plan", "imports thermoment.runs.plan: report may import"),
         ("experiments/toml", "from thermoment.learning.fit import fit_sgd", "experiments may import"),
         ("results/paper", "from thermoment import simulate", "imports thermoment: results may import"),

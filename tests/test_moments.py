@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import thermoment as tm
+from thermoment.moments import Products
 
 
 def of(x: NDArray[np.float64], orders: tuple[int, ...], first_id: int = 0) -> tm.Moments:
@@ -72,6 +73,62 @@ class TestStandardError:
     def test_infinitely_many_have_zero(self) -> None:
         limit = tm.Moments(np.ones((2, 1, 3)), (1,), math.inf, np.arange(2, dtype=np.uint64), tm.Info("", "", 0, 1, 0))
         assert not limit.standard_error(1).any()
+
+
+class TestMeanAndVariance:
+    def test_against_the_states(self) -> None:
+        moments = of(STATES, (1, 2))
+        np.testing.assert_allclose(moments.mean, STATES.mean(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(moments.variance, STATES.var(axis=1), rtol=1e-12)
+
+    def test_missing_orders_are_named(self) -> None:
+        with pytest.raises(ValueError, match="The mean needs the raw moments of order 1"):
+            _ = of(STATES, (2,)).mean
+        with pytest.raises(ValueError, match="The variance needs the raw moments of order 2"):
+            _ = of(STATES, (1,)).variance
+
+
+PAIRS = ((0, 2), (3, 1))
+
+
+def with_pairs(x: NDArray[np.float64], orders: tuple[int, ...] = (1, 2)) -> tm.Moments:
+    """Moments of given states (S, M, N), with those of `PAIRS`."""
+    a, b = x[..., [0, 3]], x[..., [2, 1]]
+    raw = np.stack([term.mean(axis=1) for term in (a * b, a**2 * b, a * b**2, (a * b) ** 2)], axis=1)
+    return replace(of(x, orders), products=Products(PAIRS, raw))
+
+
+class TestPairs:
+    def test_against_the_states(self) -> None:
+        moments = with_pairs(STATES)
+        a, b = STATES[..., [0, 3]], STATES[..., [2, 1]]
+        moved = (a - a.mean(axis=1, keepdims=True)) * (b - b.mean(axis=1, keepdims=True))
+        np.testing.assert_allclose(moments.joint, (a * b).mean(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(moments.joint_error, (a * b).std(axis=1, ddof=1) / np.sqrt(500), rtol=1e-9)
+        np.testing.assert_allclose(moments.covariance, moved.mean(axis=1), atol=1e-13)
+        np.testing.assert_allclose(moments.covariance_error, moved.std(axis=1, ddof=1) / np.sqrt(500), rtol=1e-9)
+        assert moments.pairs == PAIRS
+
+    def test_features_end_with_them_if_asked(self) -> None:
+        moments = with_pairs(STATES)
+        assert np.array_equal(moments.features(), of(STATES, (1, 2)).features())
+        assert np.array_equal(moments.features((2,), pairs=True), np.hstack([moments.order(2), moments.joint]))
+
+    def test_a_file_keeps_them_to_the_last_bit(self, tmp_path: Path) -> None:
+        saved = with_pairs(STATES)
+        saved.save(tmp_path / "m.safetensors")
+        loaded = tm.Moments.load(tmp_path / "m.safetensors")
+        assert loaded.pairs == PAIRS
+        assert loaded.joint.tobytes() == saved.joint.tobytes()
+        assert loaded.covariance_error.tobytes() == saved.covariance_error.tobytes()
+
+    def test_without_pairs_there_is_no_covariance(self) -> None:
+        assert of(STATES, (1, 2)).pairs == ()
+        with pytest.raises(ValueError, match="have no pairs of nodes"):
+            _ = of(STATES, (1, 2)).covariance
+
+    def test_it_says_how_many(self) -> None:
+        assert repr(with_pairs(STATES)).endswith("engine='none', 2 pairs)")
 
 
 class TestFeatures:

@@ -20,8 +20,9 @@ PACKAGE = ROOT / "src/thermoment"
 PICTURE = ROOT / "docs/figures/imports.svg"
 
 ORDER = """
-_support < physics noise < protocol < reservoir moments < _engines < simulation < phases twin < thermodynamics
+_support < wells < physics < protocol < reservoir moments < _engines < simulation < phases twin < thermodynamics
 thermodynamics < learning < machines
+_support < noise < protocol
 _support < data
 physics < learning.options < learning
 data physics protocol learning.options < experiments

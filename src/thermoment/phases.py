@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from thermoment._engines.task import Engine, Observable, Segment
 from thermoment._support.checks import check_array, check_numbers, check_positive, check_shape, invalid, quoted
 from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress
-from thermoment.moments import Moments
+from thermoment.moments import Moments, check_pairs
 from thermoment.noise import MAX_STEPS
 from thermoment.protocol import Protocol, whole_steps
 from thermoment.reservoir import Reservoir
@@ -98,6 +98,7 @@ def course(
     sample_ids: ArrayLike | None = None,
     progress: Progress = False,
     observables: Sequence[Observable] = (),
+    pairs: Iterable[Sequence[int]] = (),
 ) -> Course:
     """Moments of every node at several times of one run, without a reset in between.
 
@@ -117,6 +118,7 @@ def course(
         sample_ids: as for `simulate`.
         progress: as for `simulate`.
         observables: as for `simulate`; each adds up from the start on.
+        pairs: as for `simulate`.
 
     Returns:
         Course, with `at(t)` and `raw` (len(times), S, len(orders), N).
@@ -140,7 +142,9 @@ def course(
     segments = tuple(_cut(spans, sorted(reads), ends[-1] if keep_end else max(reads)))
     parts = {"keep_states": bool(keep_end), "a_part": bool(keep_end) or not is_constant}
     task = task_of(segments, reservoir, protocol, sample_ids, x0, **parts)
-    task = replace(task, observables=check_observables(observables, task))
+    task = replace(
+        task, observables=check_observables(observables, task), pairs=check_pairs("pairs", pairs, task.n_nodes)
+    )
     moments, end = readings(task, engine, progress)
     warn_of_clips(moments[-1], task)
     return Course(tuple(reads.values()), tuple(moments[: len(reads)]), end)

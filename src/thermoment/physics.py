@@ -1,6 +1,6 @@
 """The physics of one node in a quartic well: potential, force, stationary point, equilibrium, stable step.
 
-    U(x; h) = J2 x^2 + J4 x^4 - h x            F = -dU/dx
+    U(x; h) = J2 x^2 + J3 x^3 + J4 x^4 - h x            F = -dU/dx
     dx = mu F dt + sqrt(2 mu kT) dB
 
 x is the position, h the drive (the force of the input), mu the mobility, kT the thermal energy, B a Brownian motion. In
@@ -9,44 +9,52 @@ a network the force W x of the other nodes is added. It derives from a potential
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import (
     check_array,
+    check_each,
+    check_integer,
     check_integers,
     check_not_negative,
     check_numbers,
     check_positive,
     check_real,
     invalid,
+    refuse_where,
 )
+from thermoment._support.identity import LATER, stated
 from thermoment._support.memory import check_fits
+from thermoment.wells import (
+    boltzmann_quadrature,
+    centred,
+    curvature,
+    potential,
+    quadrature_points,
+    reach,
+    stiffest,
+)
+from thermoment.wells import force as force
+from thermoment.wells import stationary_point as stationary_point
 
 Array = NDArray[np.float64]
 
 LARGEST_DRIVE = 100.0
 """|h| up to which the meanfield engine tabulates a node."""
 
-# Beyond this many kT above the minimum the Boltzmann weight, exp(-40) = 4e-18, is below float64 rounding.
-_TAIL_KT = 40.0
-# Points per thermal width sqrt(kT / U''). The trapezoid rule on a Gaussian of width sigma errs by
-# 2 exp(-2 (pi sigma / step)^2), far below rounding at three points per width.
-_POINTS_PER_WIDTH = 3.0
 # Quadrature points held in memory at once (8 bytes each, a few arrays).
 _QUADRATURE_BLOCK = 2_000_000
 
 
-# No coefficient is larger than _LARGEST, and neither J2 nor J4 is smaller than _SMALLEST unless it is zero: so their
-# powers and quotients stay within the range of a float.
-_SMALLEST, _LARGEST = 1e-100, 1e30
+# No coefficient is larger than _LARGEST, and J2, J3 and J4 are not smaller than _SMALLEST unless they are zero: so
+# their powers and quotients stay within the range of a float. J3 / J4 is a length, at most _LONGEST.
+_SMALLEST, _LARGEST, _LONGEST = 1e-100, 1e30, 1e6
 # The norm of a matrix with larger elements is that of the matrix divided by its largest, times that.
 _SQUARES_OVERFLOW = 1e70
-# Points of a quadrature over one node, at most: a colder node is narrower than float64 can resolve beside its well.
-_MOST_POINTS = 10**7
 # For the slowest relaxation: cells on each side of x = 0, and how far they reach above the minimum of U.
 _GAP_CELLS, _GAP_TAIL_KT = 400, 30.0
 
@@ -92,43 +100,37 @@ def coupling_norm(W: Array, iterations: int = 30) -> float:
     return norm
 
 
-def stationary_point(h: Any, dynamics: "Dynamics", xp: Any = np) -> Any:
-    """x*(h) of `Dynamics.stationary_point`, on arrays of `xp`: NumPy, or jax.numpy where it is traced."""
-    J2, J4 = dynamics.J2, dynamics.J4
-    if J4 == 0:
-        return h / (2 * J2)
-    if J2 == 0:
-        return xp.cbrt(h / (4 * J4))
-    # With x = 2 a y the cubic is 4 y^3 + 3 sign(J2) y = r: the triple-angle formula of sinh, cos or cosh.
-    a = math.sqrt(abs(J2) / (6 * J4))
-    r = xp.abs(h) / (8 * J4 * a**3)
-    if J2 > 0:
-        y = xp.sinh(xp.arcsinh(r) / 3)
-    else:
-        y = xp.where(r <= 1, xp.cos(xp.arccos(xp.minimum(r, 1)) / 3), xp.cosh(xp.arccosh(xp.maximum(r, 1)) / 3))
-    return xp.where(h < 0, -1.0, 1.0) * 2 * a * y
-
-
-def force(x: Any, h: Any, dynamics: "Dynamics") -> Any:
-    """F of `Dynamics.force`, on arrays of NumPy or of JAX."""
-    return h - x * (2 * dynamics.J2 + 4 * dynamics.J4 * x * x)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dynamics:
-    """The well, the mobility and the temperature that all nodes of a reservoir share.
+    """The well, the mobility and the temperature of the nodes of a reservoir: five numbers that all of them share.
+
+    Each of the five may instead be an array (N,), a number for every node. Two `Dynamics` of the same numbers are equal
+    and have the same hash.
 
     Args:
         J2: quadratic coefficient of the well. J2 < 0 with J4 > 0 is a double well.
         J4: quartic coefficient of the well, zero or positive. J4 = 0 needs J2 > 0: nothing else confines the node.
         mu: mobility, positive.
         kT: thermal energy, zero or positive.
+        J3: cubic coefficient of the well, which makes it lean to one side; zero where J4 = 0, and at most 1e6 J4.
     """
 
     J2: float = 1.0
     J4: float = 1.0
     mu: float = 1.0
     kT: float = 0.1
+    J3: float = field(default=0.0, metadata=LATER)
+
+    if TYPE_CHECKING:  # most code is of nodes that are alike, and reads numbers; arrays are given all the same
+
+        def __init__(
+            self,
+            J2: ArrayLike = 1.0,
+            J4: ArrayLike = 1.0,
+            mu: ArrayLike = 1.0,
+            kT: ArrayLike = 0.1,
+            J3: ArrayLike = 0.0,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, check in (
@@ -136,41 +138,105 @@ class Dynamics:
             ("J4", check_not_negative),
             ("mu", check_positive),
             ("kT", check_not_negative),
+            ("J3", check_real),
         ):
-            value = check(name, getattr(self, name))
-            if abs(value) > _LARGEST:
-                raise invalid(name, f"be at most {_LARGEST:g} in magnitude", value)
-            if name in ("J2", "J4") and 0 < abs(value) < _SMALLEST:
-                raise invalid(name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
+            value = check_each(name, getattr(self, name), check)
+            refuse_where(np.abs(value) > _LARGEST, name, f"be at most {_LARGEST:g} in magnitude", value)
+            if name in ("J2", "J3", "J4"):
+                tiny = (np.abs(value) > 0) & (np.abs(value) < _SMALLEST)
+                refuse_where(tiny, name, f"be zero, or at least {_SMALLEST:g} in magnitude", value)
             object.__setattr__(self, name, value)
-        if self.J4 == 0 and self.J2 <= 0:
-            raise invalid("J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
+        for name, value in self._arrays().items():
+            if len(value) != self.n_nodes:
+                raise ValueError(f"Argument `{name}` must have shape ({self.n_nodes},), but has shape {value.shape}.")
+        loose = (self.J4 == 0) & (self.J2 <= 0)
+        refuse_where(loose, "J2", "be positive where J4 = 0, since nothing else confines x", self.J2)
+        far = np.abs(self.J3) > _LONGEST * self.J4
+        refuse_where(far, "J3", f"be at most {_LONGEST:g} J4 in magnitude, so that J4 confines x", self.J3)
+
+    def __repr__(self) -> str:
+        each = {name: f"of {len(value)} nodes" for name, value in self._arrays().items()}
+        return f"Dynamics({', '.join(f'{name}={each.get(name, value)}' for name, value in stated(self).items())})"
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(one.tobytes() if isinstance(one, np.ndarray) else one for one in self._all().values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dynamics) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _all(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def _arrays(self) -> dict[str, Array]:
+        return {name: value for name, value in self._all().items() if np.ndim(value)}
+
+    @property
+    def n_nodes(self) -> int | None:
+        """N where something differs between nodes; None where they are all alike."""
+        return next((len(value) for value in self._arrays().values()), None)
+
+    def node(self, i: int) -> "Dynamics":
+        """The dynamics of node i by itself."""
+        if self.n_nodes is None:
+            return self
+        i = check_integer("i", i, 0, self.n_nodes - 1)
+        return Dynamics(**{name: float(value[i]) if np.ndim(value) else value for name, value in self._all().items()})
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers as JSON can hold them. `Dynamics(**facts)` is the same."""
+        return {name: value.tolist() if np.ndim(value) else value for name, value in stated(self).items()}
+
+    def _distinct(self) -> list["Dynamics"]:
+        """One of each kind of node."""
+        if self.n_nodes is None:
+            return [self]
+        columns = [np.broadcast_to(value, (self.n_nodes,)) for value in self._all().values()]
+        return [self.node(int(i)) for i in np.unique(np.stack(columns), axis=1, return_index=True)[1]]
+
+    def check_single(self, what: str) -> None:
+        """Raises where the nodes differ and a function is of one node."""
+        if self.n_nodes is not None:
+            must = f"be of a single node for {what}, as Dynamics.node(i) is"
+            raise invalid("dynamics", must, f"of {self.n_nodes} nodes that differ")
+
+    def _fit(self, argument: str, *shapes: tuple[int, ...]) -> None:
+        """Raises where the last axis of an argument is not that of the nodes."""
+        if self.n_nodes is not None and any(shape and shape[-1] not in (1, self.n_nodes) for shape in shapes):
+            raise ValueError(f"Argument `{argument}` must have shape (..., {self.n_nodes}), but has shape {shapes[0]}.")
 
     def potential(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
-        """U(x; h) = J2 x^2 + J4 x^4 - h x, broadcast over x and h."""
+        """U(x; h) = J2 x^2 + J3 x^3 + J4 x^4 - h x, broadcast over x and h."""
         x, h = _together(x, h)
+        self._fit("x", x.shape, h.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(x * (x * (self.J2 + self.J4 * x * x) - h))
+            return np.asarray(potential(x, h, self))
 
     def force(self, x: ArrayLike, h: ArrayLike = 0.0) -> Array:
-        """F = -dU/dx = -2 J2 x - 4 J4 x^3 + h, broadcast over x and h."""
+        """F = -dU/dx = -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h, broadcast over x and h."""
         x, h = _together(x, h)
+        self._fit("x", x.shape, h.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(force(x, h, self))
 
     def curvature(self, x: ArrayLike) -> Array:
-        """U'' = 2 J2 + 12 J4 x^2."""
+        """U'' = 2 J2 + 6 J3 x + 12 J4 x^2."""
         x = _numbers("x", x)
+        self._fit("x", x.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(2 * self.J2 + 12 * self.J4 * x * x)
+            return np.asarray(curvature(x, self))
 
     def stationary_point(self, h: ArrayLike) -> Array:
-        """x*(h), the global minimum of U(x; h): the root of 2 J2 x + 4 J4 x^3 = h with the sign of h, in closed form.
+        """x*(h), the global minimum of U(x; h): a root of 2 J2 x + 3 J3 x^2 + 4 J4 x^3 = h, in closed form.
 
-        A double well at h = 0 has two equal minima; the positive one is returned.
+        Without J3 it has the sign of h. Of the two equal minima of a double well the one at larger x is returned.
         """
+        h = _numbers("h", h)
+        self._fit("h", h.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(stationary_point(_numbers("h", h), self))
+            return np.asarray(stationary_point(h, self))
 
     def stationary_slope(self, h: ArrayLike) -> Array:
         """dx*/dh = 1 / U''(x*(h)); infinite only for the purely quartic well at h = 0."""
@@ -184,48 +250,61 @@ class Dynamics:
     def slowest_rate(self) -> float:
         """The rate at which an undriven node forgets in the end where it was, hops between two wells included.
 
-        A driven node is faster. It is the gap of the Fokker-Planck operator, discretised as hops between neighbouring
-        cells that obey detailed balance. Scaled by the square root of the equilibrium law this operator is a symmetric
-        tridiagonal matrix. Zero where the node does not forget: at kT = 0 unless J2 > 0.
+        Without J3 a driven node is faster. It is the gap of the Fokker-Planck operator, discretised as hops between
+        neighbouring cells that obey detailed balance. Scaled by the square root of the equilibrium law this operator is
+        a symmetric tridiagonal matrix. Zero where the node does not forget: at kT = 0 unless x = 0 is the only minimum.
+        Of nodes that differ it is the slowest.
         """
+        if self.n_nodes is not None:
+            return min(one.slowest_rate() for one in self._distinct())
         if self.kT == 0:
-            return 2 * self.mu * max(self.J2, 0.0)
+            alone = 9 * self.J3 * self.J3 <= 32 * self.J2 * self.J4 if self.J3 else True
+            return 2 * self.mu * max(self.J2, 0.0) if alone else 0.0
         from scipy.linalg import eigh_tridiagonal  # takes longer to import than the rest of the package
 
+        x = self._gap_cells()
+        rise = np.diff(self.potential(x)) / self.kT
+        hop = self.mu * self.kT / (x[1] - x[0]) ** 2
+        out = np.zeros_like(x)
+        # No hop is faster than exp(300) or slower than exp(-300) of the others: what is, is never and at once.
+        out[:-1] += hop * np.exp(np.clip(-rise / 2, -300, 300))
+        out[1:] += hop * np.exp(np.clip(rise / 2, -300, 300))
+        second = (len(x) - 2, len(x) - 2)
+        return -float(eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=second)[0])
+
+    def _gap_cells(self) -> Array:
+        """Places that cover where an undriven node is, but for exp(-30) of the time."""
+        if self.J3:
+            low, high = reach(np.zeros(1), self, self.kT)
+            return np.linspace(low[0], high[0], 2 * _GAP_CELLS + 1)
         lowest = float(self.stationary_point(0.0))
         end = 2 * lowest + math.sqrt(self.kT)
         while self.potential(end) < self.potential(lowest) + _GAP_TAIL_KT * self.kT:
             end *= 1.2
-        x = np.linspace(-end, end, 2 * _GAP_CELLS + 1)
-        rise = np.diff(self.potential(x)) / self.kT
-        hop = self.mu * self.kT / (x[1] - x[0]) ** 2
-        out = np.zeros_like(x)
-        out[:-1] += hop * np.exp(-rise / 2)
-        out[1:] += hop * np.exp(rise / 2)
-        second = (len(x) - 2, len(x) - 2)
-        return -float(eigh_tridiagonal(-out, np.full(len(rise), hop), True, select="i", select_range=second)[0])
+        return np.linspace(-end, end, 2 * _GAP_CELLS + 1)
 
     def largest_stable_step(self, h: float = 0.0, W_norm: float = 0.0) -> float:
         """The dt above which an Euler step ends farther from x* than it began, for drives up to |h|.
 
         It is 2 / (mu (U''(x) + |W|)). x is where the network's softest mode can push a node: the stationary point of a
-        well whose J2 is lowered by |W| / 2. Accuracy wants a step well below this.
+        well whose J2 is lowered by |W| / 2; with J3, the stiffer of both sides. Accuracy wants a step well below.
         """
         h, norm = check_real("h", h), check_not_negative("W_norm", W_norm)
         if norm > _LARGEST:  # beside it the well is nothing
-            return 2 / (self.mu * norm)
-        if self.J4 == 0:
-            stiffness = 2 * self.J2
-        else:
-            softened = Dynamics(self.J2 - norm / 2, self.J4)
-            stiffness = float(self.curvature(softened.stationary_point(abs(h))))
-        return 2 / (self.mu * (max(stiffness, 0.0) + norm)) if stiffness + norm > 0 else np.inf
+            return float(2 / (np.max(self.mu) * norm))
+        with np.errstate(over="ignore", invalid="ignore"):
+            stiffness = stiffest(h, norm, self)
+        rate = float(np.max(np.where(stiffness + norm > 0, self.mu * (np.maximum(stiffness, 0.0) + norm), 0.0)))
+        return 2 / rate if rate else np.inf
 
     def boltzmann_density(self, x: ArrayLike, h: float = 0.0) -> Array:
-        """exp(-U(x; h) / kT) / Z for one drive h, normalised by quadrature. Needs kT > 0."""
+        """exp(-U(x; h) / kT) / Z for one drive h, normalised by quadrature. Needs kT > 0, and a single node."""
+        self.check_single("a density")
         if self.kT == 0:
             raise invalid("kT", "be positive for a density", self.kT)
-        grid, weight, _ = self._boltzmann_quadrature(np.array([check_real("h", h)]))
+        drive = np.array([check_real("h", h)])
+        points = quadrature_points(drive, self, self.kT)
+        grid, weight, _ = boltzmann_quadrature(drive, self, self.kT, points)
         minimum = self.potential(self.stationary_point(h), h)
         Z = weight.sum() * (grid[0, 1] - grid[0, 0])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -239,26 +318,31 @@ class Dynamics:
             orders: the p that are wanted.
 
         Returns:
-            (len(orders), *h.shape).
+            (len(orders), *h.shape). Where nodes differ, the last axis of h is theirs.
 
         At kT = 0 the node rests at the minimum (in a double well at h = 0, in either with probability 1/2).
         Memory is bounded; time is about a microsecond per drive and thousand quadrature points.
         """
         h = _numbers("h", h)
-        drives = check_array("h", h.reshape(-1), ("S",))
         powers = check_integers("orders", orders, 0, 2**10)
+        if self.n_nodes is not None:
+            self._fit("h", h.shape)
+            columns = np.moveaxis(np.broadcast_to(h, np.broadcast_shapes(h.shape, (self.n_nodes,))), -1, 0)
+            return np.stack([self.node(i).boltzmann_moments(one, powers) for i, one in enumerate(columns)], axis=-1)
+        drives = check_array("h", h.reshape(-1), ("S",))
         moments = np.empty((len(powers), drives.size))
         if self.kT == 0:
             minimum = self.stationary_point(drives)
-            split = (self.J2 < 0) & (drives == 0)
+            s, even, drive = centred(drives, self)
+            other = np.where((even.J2 < 0) & (drive == 0), 2 * s - minimum, minimum)
             for row, p in zip(moments, powers, strict=True):
-                row[:] = np.where(split & (p % 2 == 1), 0.0, minimum**p)
+                row[:] = (minimum**p + other**p) / 2
             return moments.reshape(-1, *h.shape)
-        points = self._quadrature_points(drives)
+        points = quadrature_points(drives, self, self.kT)
         block = max(1, _QUADRATURE_BLOCK // points)
         for start in range(0, drives.size, block):
             part = slice(start, start + block)
-            grid, weight, norm = self._boltzmann_quadrature(drives[part], points)
+            grid, weight, norm = boltzmann_quadrature(drives[part], self, self.kT, points)
             for row, p in zip(moments, powers, strict=True):
                 row[part] = np.einsum("ij,ij->i", grid**p, weight) / norm
         return moments.reshape(-1, *h.shape)
@@ -278,50 +362,6 @@ class Dynamics:
             raise ValueError(f"Argument `x` must have shape (..., {len(W)}), but has shape {x.shape}.")
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(self.potential(x, h).sum(axis=-1) - 0.5 * np.einsum("...i,ij,...j", x, W, x))
-
-    def _reach(self, h: Array) -> tuple[Array, Array]:
-        """Per drive, an interval outside which U is more than `_TAIL_KT` kT above its minimum."""
-        lowest = self.stationary_point(h)
-        ceiling = self.potential(lowest, h) + _TAIL_KT * self.kT
-        outer = 2 * np.abs(lowest) + np.sqrt(self.kT) + 1
-        for sign in (-1.0, 1.0):
-            while np.any(self.potential(sign * outer, h) < ceiling):
-                outer = outer * 2
-        # Outside the wells U is monotonic, so bisection finds the outermost crossing.
-        other_well = np.sqrt(-self.J2 / (2 * self.J4)) if self.J2 < 0 else None
-        ends = []
-        for sign in (-1.0, 1.0):
-            inside = lowest
-            if other_well is not None:
-                inside = np.where(sign * lowest > 0, lowest, sign * other_well)
-            outside = sign * outer
-            for _ in range(40):
-                middle = (inside + outside) / 2
-                beyond = self.potential(middle, h) > ceiling
-                outside = np.where(beyond, middle, outside)
-                inside = np.where(beyond, inside, middle)
-            ends.append(outside)
-        return ends[0], ends[1]
-
-    def _quadrature_points(self, h: Array) -> int:
-        """How many points resolve the narrowest thermal width over the widest interval of these drives."""
-        with np.errstate(over="ignore", invalid="ignore"):  # then there are infinitely many
-            low, high = self._reach(h)
-            stiffest = np.maximum(self.curvature(low), self.curvature(high))
-            widths = (high - low) / np.sqrt(self.kT / np.maximum(stiffest, 1e-300))
-        points = float(np.ceil(_POINTS_PER_WIDTH * widths.max())) + 2
-        if not points <= _MOST_POINTS:
-            raise invalid("kT", "be zero, or large enough to be resolved beside the well and the drive", self.kT)
-        return int(points)
-
-    def _boltzmann_quadrature(self, h: Array, points: int | None = None) -> tuple[Array, Array, Array]:
-        """Grid (H, Q), weights exp(-(U - Umin)/kT) (H, Q) and their sums (H,) on an even grid per drive."""
-        count = points or self._quadrature_points(h)
-        low, high = self._reach(h)
-        grid = np.linspace(low, high, count, axis=1)
-        minimum = self.potential(self.stationary_point(h), h)
-        weight = np.exp(-(self.potential(grid, h[:, None]) - minimum[:, None]) / self.kT)
-        return grid, weight, weight.sum(axis=1)
 
 
 def _numbers(argument: str, value: ArrayLike) -> Array:

@@ -6,7 +6,7 @@ The word is that of reservoir computing: a random network whose response to an i
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from typing import NamedTuple
@@ -37,13 +37,13 @@ class Driven(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reservoir:
-    """N coupled nodes in their wells: force -2 J2 x - 4 J4 x^3 + h + W x, drive h = K I + b for an input I.
+    """N coupled nodes in their wells: force -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h + W x, drive h = K I + b for an input I.
 
     Args:
         W: coupling, (N, N), zero on the diagonal: x_j pushes node i by W_ij x_j. N is at most 16384.
         K: input projection, (N, D).
         b: bias, (N,).
-        dynamics: the well, mobility and temperature of the nodes.
+        dynamics: the well, mobility and temperature of the nodes; an array in it must have the length N.
         stream: number of the reservoir within an experiment, 32 bits. Each number has noise of its own.
 
     The arrays are copied, and kept as read-only float64.
@@ -73,6 +73,8 @@ class Reservoir:
         K, b = check_array("K", self.K, (N, "D")), check_array("b", self.b, (N,))
         if not isinstance(self.dynamics, Dynamics):
             raise invalid("dynamics", "be a thermoment.Dynamics", quoted(self.dynamics))
+        if self.dynamics.n_nodes not in (None, N):
+            raise ValueError(f"Argument `dynamics` must be of {N} nodes, as W is, but is of {self.dynamics.n_nodes}.")
         object.__setattr__(self, "stream", check_integer("stream", self.stream, 0, _WORD))
         for name, array in (("W", W), ("K", K), ("b", b)):
             own = np.array(array, order="C")
@@ -166,7 +168,7 @@ class Reservoir:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a safetensors file, whole or not at all. `load` gives back the same bits."""
-        facts = {"dynamics": asdict(self.dynamics), "stream": self.stream}
+        facts = {"dynamics": self.dynamics.facts(), "stream": self.stream}
         write_tensors(path, "reservoir", {"W": self.W, "K": self.K, "b": self.b}, json.dumps(facts))
 
     @classmethod

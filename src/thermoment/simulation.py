@@ -4,7 +4,7 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from thermoment._support.checks import (
 )
 from thermoment._support.memory import check_fits
 from thermoment._support.progress import Progress, reporter
-from thermoment.moments import Info, Moments
+from thermoment.moments import Info, Moments, Products, check_pairs
 from thermoment.noise import MAX_STEPS
 from thermoment.protocol import Protocol, check_rest
 from thermoment.reservoir import Reservoir
@@ -63,6 +63,7 @@ def simulate(
     progress: Progress = False,
     observables: Sequence[Observable] = (),
     x0: Start = None,
+    pairs: Iterable[Sequence[int]] = (),
 ) -> Moments:
     """Moments of every node at t_final.
 
@@ -81,14 +82,19 @@ def simulate(
             and xla take them.
         x0: x(0), of shape (N,), (S, N) or (S, M, N), instead of the protocol's start; or a `State`, where another run
             ended.
+        pairs: P pairs (i, j) of different nodes of which E[x_i x_j] is read too. The engines reference and xla sample
+            it; meanfield gives it to first order in W, for infinitely many replicas.
 
     Returns:
-        Moments, with `raw` (S, len(orders), N), and in `observed` mean and standard error of each observable (S,).
+        Moments, with `raw` (S, len(orders), N), in `observed` mean and standard error of each observable (S,), and of
+        each pair `joint` and `covariance` (S, P).
 
     Cost: S * M * N * n_steps updates of a node, each about 2 N floating-point operations; those of a rest count too.
     """
     task = prepare(reservoir, inputs, protocol, sample_ids, x0)
-    task = replace(task, observables=check_observables(observables, task))
+    task = replace(
+        task, observables=check_observables(observables, task), pairs=check_pairs("pairs", pairs, task.n_nodes)
+    )
     moments = compute(task, engine, progress)
     warn_of_clips(moments, task)
     return moments
@@ -116,6 +122,8 @@ def readings(
     found, choice = choose(engine, task)
     found.check(task)
     check_fits("inputs", (task.n_reads, task.n_samples, len(task.protocol.orders), task.n_nodes))
+    if task.pairs:
+        check_fits("pairs", (task.n_reads, task.n_samples, 4, len(task.pairs)))
     if task.keep_states:
         check_fits("states", (task.n_samples, task.n_replicas, task.n_nodes))
     check_progress(progress, task.n_samples)
@@ -130,7 +138,9 @@ def readings(
         if segment.read:
             one = next(outcomes)
             info = Info(found.name, choice, one.clip_count, n_steps, seconds, one.error)
-            moments.append(Moments(one.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, one.observed))
+            products = Products(task.pairs, one.products) if task.pairs and one.products is not None else None
+            what = one.raw, protocol.orders, protocol.n_replicas, task.sample_ids, info, one.observed, products
+            moments.append(Moments(*what))
     state = None if outcome.states is None else State(outcome.states, task.first_step + n_steps)
     return moments, state
 

@@ -20,6 +20,7 @@ from scipy.interpolate import PchipInterpolator
 
 from thermoment._engines.choice import choose
 from thermoment._engines.meanfield.engine import MeanField
+from thermoment._engines.meanfield.tables import RANGES
 from thermoment._engines.task import Engine
 from thermoment._support.checks import check_array, check_integer, invalid
 from thermoment._support.memory import check_fits
@@ -146,7 +147,8 @@ class _Spread:
 def _drives_with_means(mean: Array, strongest: float, dynamics: Dynamics, limit: Protocol) -> Array:
     """The constant drive (S, N) under which a single node has each mean; of a mean out of reach the nearest drive."""
     node = Reservoir(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1), dynamics)
-    h = np.linspace(-1, 1, _CURVE_POINTS) * min(1.5 * strongest + _MARGIN, LARGEST_DRIVE)
+    largest = LARGEST_DRIVE if strongest <= LARGEST_DRIVE else RANGES[-1]
+    h = np.linspace(-1, 1, _CURVE_POINTS) * min(1.5 * strongest + _MARGIN, largest)
     curve = simulate(node, h[:, None], limit, engine="meanfield").order(1)[:, 0]
     rising = np.concatenate([[True], np.diff(np.maximum.accumulate(curve)) > 0])
     inverse = PchipInterpolator(curve[rising], h[rising])

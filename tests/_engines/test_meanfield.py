@@ -420,9 +420,9 @@ class TestWhatItRefuses:
             (network(dynamics=tm.Dynamics(kT=0.0)), LIMIT, "`kT` must be at least 0.001"),
             (network(), replace(LIMIT, clip=1.0), "`clip` must be at least"),
             (
-                tm.Reservoir(np.zeros((1, 1)), np.full((1, 4), 1e3), np.zeros(1)),
+                tm.Reservoir(np.zeros((1, 1)), np.full((1, 4), 1e4), np.zeros(1)),
                 replace(LIMIT, dt=1e-4),
-                "`drive` must be at most 100",
+                "`drive` must be at most 1000",
             ),
         ],
     )

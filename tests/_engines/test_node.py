@@ -19,7 +19,7 @@ from thermoment._engines.meanfield import engine as engine_module
 from thermoment._engines.meanfield import tables as module
 from thermoment._engines.meanfield.engine import MeanField
 from thermoment._engines.meanfield.grids import Grid, cell_grid, halved, noiseless_path, reach, substeps, time_grid
-from thermoment._engines.meanfield.node import Expansion, Modes, densities, mean_and_memory, richardson, solve
+from thermoment._engines.meanfield.node import Expansion, Modes, densities, ending, richardson, solve
 from thermoment._engines.meanfield.quantiles import NORMALS, shape_moments
 from thermoment._engines.meanfield.tables import NodeTables, node_tables
 
@@ -194,7 +194,7 @@ def linear_moments(h: float, t_final: float) -> Array:
 def test_memory_of_a_linear_node() -> None:
     """d<x(t)>/df(s) = mu exp(-2 J2 mu (t - s))."""
     t = halved(halved(time_grid(LINEAR, 10.0, 1.0)))
-    _, memory = mean_and_memory(LINEAR, 0.0, linear_cells(t), t, np.ones(len(t) - 1, np.intp))
+    memory = ending(LINEAR, 0.0, linear_cells(t), t, np.ones(len(t) - 1, np.intp)).memory
     np.testing.assert_allclose(memory, 1.5 * np.exp(-2.4 * (1 - t)), atol=2e-4)
 
 

@@ -21,7 +21,7 @@ INPUTS = np.ones((2, 3))
 PROTOCOL = tm.Protocol(dt=0.1, t_final=0.2, n_replicas=3)
 MOMENTS = tm.simulate(RESERVOIR, INPUTS, PROTOCOL, engine="reference")
 LIMIT = replace(MOMENTS, n_replicas=math.inf)
-WELL = tm.Dynamics()
+WELL, LEANING, MIXED = tm.Dynamics(), tm.Dynamics(J3=-0.5), tm.Dynamics(J2=[1.0, -1.0], J3=[0.0, 0.3], kT=[0.1, 0.2])
 PIXELS, LABELS = np.ones((2, 3), np.float32), np.array([0, 1])
 
 VALUES: dict[str, Any] = {
@@ -75,7 +75,18 @@ class Call(NamedTuple):
 
 
 CALLS: dict[str, Call] = {
-    "Dynamics": Call(tm.Dynamics, {"J2": 1.0, "J4": 1.0, "mu": 1.0, "kT": 0.1}),
+    "Dynamics": Call(tm.Dynamics, {"J2": 1.0, "J4": 1.0, "mu": 1.0, "kT": 0.1, "J3": 0.5}),
+    "nodes that differ": Call(
+        tm.Dynamics, {"J2": [1.0, 2.0], "J4": 1.0, "mu": [1.0, 2.0], "kT": 0.1, "J3": [0.5, 0.0]}
+    ),
+    "node": Call(MIXED.node, {"i": 0}),
+    "potential of a leaning well": Call(LEANING.potential, {"x": 1.0, "h": 0.5}),
+    "stationary_point of a leaning well": Call(LEANING.stationary_point, {"h": 0.5}),
+    "boltzmann_moments of a leaning well": Call(LEANING.boltzmann_moments, {"h": 0.5, "orders": (1, 2)}),
+    "largest_stable_step of a leaning well": Call(LEANING.largest_stable_step, {"h": 0.5, "W_norm": 0.1}),
+    "force on nodes that differ": Call(MIXED.force, {"x": [1.0, 2.0], "h": 0.5}),
+    "stationary_point of nodes that differ": Call(MIXED.stationary_point, {"h": [0.5, 0.1]}),
+    "boltzmann_moments of nodes that differ": Call(MIXED.boltzmann_moments, {"h": [0.5, 0.1], "orders": (1, 2)}),
     "potential": Call(WELL.potential, {"x": 1.0, "h": 0.5}),
     "force": Call(WELL.force, {"x": 1.0, "h": 0.5}),
     "curvature": Call(WELL.curvature, {"x": 1.0}),
@@ -117,6 +128,7 @@ CALLS: dict[str, Call] = {
             "progress": lambda done, total: None,  # noqa: ARG005
             "observables": (tm.Heat(),),
             "x0": np.zeros(4),
+            "pairs": ((0, 1), (2, 3)),
         },
     ),
     "course": Call(

@@ -68,6 +68,16 @@ def test_a_rest_is_read_and_written(tmp_path: Path) -> None:
     assert 'start = "zero"' not in to_toml(read("paper"))
 
 
+def test_a_well_that_leans_is_read_and_written(tmp_path: Path) -> None:
+    leaning = read("paper", ["dynamics.J3=-0.5"])
+    assert leaning.dynamics.J3 == -0.5
+    (tmp_path / "leaning.toml").write_text(to_toml(leaning), "utf-8")
+    assert read(tmp_path / "leaning.toml").dynamics == leaning.dynamics
+    assert "J3" not in to_toml(read("paper"))
+    with pytest.raises(ValueError, match=r"Key `dynamics\.J3` must be a number"):
+        read("paper", ["dynamics.J3=[1.0, 2.0]"])
+
+
 def test_repeats_have_seeds_of_their_own() -> None:
     experiment = read("paper")
     assert experiment.repeat(0) == experiment

@@ -145,6 +145,15 @@ class TestNode:
             assert np.diff(ax.get_xlim()) > 0
             assert ax.get_xlim()[1] >= 1.2 * lowest
 
+    def test_a_well_that_leans_has_one_minimum_and_all_of_it_is_seen(self) -> None:
+        leaning = tm.Dynamics(J2=-1.0, J4=1.0, J3=0.5)
+        drawn = tm.plot.well(leaning, [0.0], ax=axes())
+        lowest = float(leaning.stationary_point(0.0))
+        assert lowest < 0
+        _, marks = curves(drawn, COLOURS[0])
+        np.testing.assert_allclose(marks, [[lowest, float(leaning.potential(lowest))]])
+        assert drawn.get_ylim()[1] >= float(leaning.potential(drawn.get_xlim()[1]))
+
     def test_a_reservoir_and_a_classifier_have_wells(self) -> None:
         for machine in (RESERVOIR, MACHINE):
             assert legend(tm.plot.well(machine, ax=axes())) == ["$h = 0$", "$h = 1$", "$h = 3$"]

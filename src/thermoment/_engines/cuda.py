@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.cuda_layout import K_BLOCK, WIDTH, node_of_column, pack, pack_wide, power_of_two
-from thermoment._engines.task import Outcome, Report, Task, check_no_observables, check_plain, check_samples
+from thermoment._engines.task import (
+    Outcome,
+    Report,
+    Task,
+    check_no_observables,
+    check_no_pairs,
+    check_plain,
+    check_samples,
+    check_well,
+)
 from thermoment._support.checks import invalid
 from thermoment.noise import round_keys
 
@@ -121,6 +130,8 @@ class Cuda:
     def check(self, task: Task) -> None:
         check_samples(task)
         check_no_observables(task, self.name)
+        check_no_pairs(task, self.name)
+        check_well(task, self.name)
         check_plain(task, self.name)
         devices = range(cupy.cuda.runtime.getDeviceCount())
         most = min(self._most_nodes(device) for device in devices)

@@ -13,7 +13,9 @@ from thermoment._engines.task import (
     PathWork,
     Report,
     Task,
+    check_no_pairs,
     check_samples,
+    check_well,
     outcome_of,
 )
 from thermoment._support.checks import check_integer, invalid, quoted
@@ -72,6 +74,8 @@ class Native:
         if others:
             must = f"be PathWork alone for the {self.name} engine (reference and xla take any)"
             raise invalid("observables", must, ", ".join(others))
+        check_no_pairs(task, self.name)
+        check_well(task, self.name)
 
     def moments(self, task: Task, report: Report) -> Outcome:
         good = np.zeros((task.n_samples, task.n_reads), bool)

@@ -1,6 +1,6 @@
 """The specification: the Euler-Maruyama recursion in NumPy float64, to be read beside the equations.
 
-    x <- x + mu F(x) dt + sqrt(2 mu kT dt) xi,    F = -2 J2 x - 4 J4 x^3 + h + W x
+    x <- x + mu F(x) dt + sqrt(2 mu kT dt) xi,    F = -2 J2 x - 3 J3 x^2 - 4 J4 x^3 + h + W x
     x <- min(clip, max(-clip, x)), and every x that this changes is counted
 
 Cost: about 1e7 node-steps per second and core.
@@ -39,17 +39,22 @@ class Reference:
         raw = np.zeros((task.n_reads, task.n_samples, len(orders), task.n_nodes))
         clip_counts, tallies = [0] * task.n_reads, [Tally(task) for _ in raw]
         states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
+        i, j = np.array(task.pairs, np.intp).reshape(-1, 2).T
+        products = np.zeros((task.n_reads, task.n_samples, 4, len(i)))
         for s in range(task.n_samples):
             for replicas in _blocks(task):
                 for r, (x, clipped, totals) in enumerate(_readings(task, s, replicas)):
                     tallies[r].add(slice(s, s + 1), slice(replicas[0], replicas[-1] + 1), totals[:, None])
                     raw[r, s] += [power.sum(axis=0) for power in _powers(x, orders)]
+                    products[r, s] += [term.sum(axis=0) for term in _products(x[:, i], x[:, j])]
                     clip_counts[r] += clipped
                 if states is not None:
                     states[s, replicas] = x
             raw[:, s] /= task.n_replicas
+            products[:, s] /= task.n_replicas
             report(s + 1)
-        return outcome_of([tally.outcome(m, c) for tally, m, c in zip(tallies, raw, clip_counts, strict=True)], states)
+        readings = zip(tallies, raw, clip_counts, products, strict=True)
+        return outcome_of([tally.outcome(m, c, xy) for tally, m, c, xy in readings], states)
 
     def final_states(self, task: Task) -> Array:
         states = self.moments(replace(task, keep_states=True), lambda _: None).states
@@ -97,6 +102,12 @@ def _powers(x: Array, orders: tuple[int, ...]) -> list[Array]:
     """x^p for each order, by multiplication: exact for signs, and faster than a general power."""
     powers = list(accumulate([x] * max(orders), np.multiply))
     return [powers[p - 1] for p in orders]
+
+
+def _products(x: Array, y: Array) -> list[Array]:
+    """x y, x^2 y, x y^2 and x^2 y^2."""
+    xy = x * y
+    return [xy, x * xy, xy * y, xy * xy]
 
 
 def _blocks(task: Task) -> list[NDArray[np.int64]]:

@@ -34,9 +34,11 @@ class Tally:
         if self.totals is not None:
             self.totals[:, samples, replicas] = totals
 
-    def outcome(self, raw: NDArray[np.float64], clip_count: int) -> Outcome:
-        """What an engine found at a reading: its moments and clipped updates, with what was taken in here."""
+    def outcome(
+        self, raw: NDArray[np.float64], clip_count: int, products: NDArray[np.float64] | None = None
+    ) -> Outcome:
+        """What an engine found at a reading: moments, clipped updates and pairs, with what was taken in here."""
         with np.errstate(invalid="ignore"):  # one replica has no variance: 0 / 0
             variance = self._squares / np.float64(self._n_replicas - 1)
         observed = {name: Observed(self._mean[k], variance[k], self._n_replicas) for k, name in enumerate(self._names)}
-        return Outcome(raw, clip_count, None, observed, totals=self.totals)
+        return Outcome(raw, clip_count, None, observed, totals=self.totals, products=products)

@@ -23,7 +23,7 @@ Report = Callable[[int], None]
 class Step(NamedTuple):
     """The coefficients of one Euler step, each of shape (N,), a number for every node:
 
-    x <- x + linear x + cubic x^3 + mu_dt (h + W x) + sigma xi
+    x <- x + linear x + square x^2 + cubic x^3 + mu_dt (h + W x) + sigma xi
     """
 
     mu_dt: Array
@@ -34,12 +34,14 @@ class Step(NamedTuple):
     """-4 mu dt J4"""
     sigma: Array
     """sqrt(2 mu dt kT)"""
+    square: Array
+    """-3 mu dt J3"""
 
     def uniform(self) -> tuple[float, float, float, float]:
-        """mu_dt, linear, cubic and sigma as single numbers, for an engine whose nodes are all alike."""
+        """mu_dt, linear, cubic and sigma as single numbers, for an engine whose nodes are all alike, without J3."""
         if any(np.ptp(values) for values in self):
             raise invalid("dynamics", "be the same for all nodes for this engine", "different between nodes")
-        mu_dt, linear, cubic, sigma = (float(values[0]) for values in self)
+        mu_dt, linear, cubic, sigma, _ = (float(values[0]) for values in self)
         return mu_dt, linear, cubic, sigma
 
 
@@ -137,6 +139,8 @@ class Task:
     """whether what the observables add up to is wanted for every replica"""
     a_part: bool = False
     """whether this may be a part of a longer run: then its bits must not depend on where that run is cut"""
+    pairs: tuple[tuple[int, int], ...] = ()
+    """pairs of nodes whose products are read"""
 
     @property
     def drive(self) -> Array:
@@ -185,7 +189,8 @@ class Task:
         """What every engine multiplies by in a step; formed here and nowhere else."""
         dynamics = self.dynamics
         mu_dt = np.full(self.n_nodes, dynamics.mu * self.protocol.dt)
-        return Step(mu_dt, -2 * mu_dt * dynamics.J2, -4 * mu_dt * dynamics.J4, np.sqrt(2 * mu_dt * dynamics.kT))
+        linear, square, cubic = -2 * mu_dt * dynamics.J2, -3 * mu_dt * dynamics.J3, -4 * mu_dt * dynamics.J4
+        return Step(mu_dt, linear, cubic, np.sqrt(2 * mu_dt * dynamics.kT), square)
 
 
 class Outcome(NamedTuple):
@@ -205,6 +210,8 @@ class Outcome(NamedTuple):
     """what each of K observables added up to in every replica, (K, S, M), where the task wants it"""
     states: Array | None = None
     """x at the end of the last segment, (S, M, N), where the task wants it"""
+    products: Array | None = None
+    """for each pair of the task, as `Products.raw` has them: (S, 4, P)"""
 
 
 def outcome_of(readings: Sequence[Outcome], states: Array | None = None) -> Outcome:
@@ -255,6 +262,26 @@ def check_no_observables(task: Task, engine: str) -> None:
     if task.observables:
         names = ", ".join(one.name for one in task.observables)
         raise invalid("observables", f"be empty for the {engine} engine (reference and xla take them)", names)
+
+
+def check_no_pairs(task: Task, engine: str) -> None:
+    """Raises where an engine that reads each node by itself is asked for products of two."""
+    if task.pairs:
+        raise invalid("pairs", f"be empty for the {engine} engine (reference and xla take them)", task.pairs)
+
+
+def check_alike(task: Task, engine: str) -> None:
+    """Raises where an engine whose nodes are all alike is given arrays in the dynamics."""
+    if task.dynamics.n_nodes is not None:
+        must = f"be the same for all nodes for the {engine} engine (reference and xla take arrays)"
+        raise invalid("dynamics", must, task.dynamics)
+
+
+def check_well(task: Task, engine: str) -> None:
+    """Raises where an engine that only knows one well, even in x, is given a J3 or wells that differ."""
+    check_alike(task, engine)
+    if np.any(task.dynamics.J3):
+        raise invalid("J3", f"be zero for the {engine} engine (reference, xla and meanfield take it)", task.dynamics.J3)
 
 
 def check_plain(task: Task, engine: str) -> None:

@@ -61,30 +61,39 @@ class Xla:
         if task.observables:
             watched = program.Watched(task.observables, task.dynamics, task.protocol.dt)
             scene = program.Scene(layout.columns, task.step.mu_dt)
+        i, j = layout.columns[np.array(task.pairs, np.intp).reshape(-1, 2).T]
+        products = np.zeros((task.n_reads, task.n_samples, 4, len(i)))
         way = self._way(task)
 
-        def run(work: _Work) -> tuple[list[program.Reading], Any]:
-            if task.is_plain:  # one program, in which no state leaves the loop
-                return [program.moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)], None
-            readings = []
+        def run(work: _Work) -> tuple[list[program.Reading], Any, list[Any]]:
+            if task.is_plain and not task.pairs:  # one program, in which no state leaves the loop
+                found = program.moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)
+                return [found], None, []
+            readings, joint = [], []
             for segment, tile, state in work.advance(scene, watched):
                 if segment.read:
                     readings.append(program.reading(tile, state, orders))
-            return readings, state.x[: work.wanted[0], : work.wanted[1]] if task.keep_states else None
+                    if task.pairs:
+                        joint.append(program.products(tile, state, i, j))
+            return readings, state.x[: work.wanted[0], : work.wanted[1]] if task.keep_states else None, joint
 
-        for samples, replicas, (readings, x) in self._tiles(task, layout, run):
+        for samples, replicas, (readings, x, joint) in self._tiles(task, layout, run):
             count = samples.stop - samples.start
             for r, (sums, clips, totals) in enumerate(readings):
                 raw[r, samples] += sums[:count, :, layout.columns]
                 clip_counts[r] += int(clips[:count].sum())
                 if watched:
                     tallies[r].add(samples, replicas, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
+            for r, sums in enumerate(joint):
+                products[r, samples] += sums[:count]
             if states is not None:
                 states[samples, replicas] = x[..., layout.columns]
             if replicas.stop == task.n_replicas:
                 report(samples.stop)
         raw /= task.n_replicas
-        return outcome_of([tally.outcome(m, c) for tally, m, c in zip(tallies, raw, clip_counts, strict=True)], states)
+        products /= task.n_replicas
+        readings = zip(tallies, raw, clip_counts, products, strict=True)
+        return outcome_of([tally.outcome(m, c, xy) for tally, m, c, xy in readings], states)
 
     def final_states(self, task: Task) -> Array:
         states = self.moments(replace(task, observables=(), keep_states=True), lambda _: None).states
@@ -162,10 +171,12 @@ class Xla:
         nodes = np.zeros(layout.width, bool)
         nodes[columns] = True
         # The coefficients of columns without a node stay zero, and so does x there.
-        coefficients = np.zeros((3, layout.width), self.dtype)
-        coefficients[:, columns] = step.linear, step.cubic, step.sigma
+        coefficients = np.zeros((4, layout.width), self.dtype)
+        coefficients[:, columns] = step.linear, step.cubic, step.sigma, step.square
+        linear, cubic, sigma, square = coefficients
         clip = np.dtype(self.dtype).type(task.protocol.clip)
-        return nodes, W, round_keys(task.protocol.seed, task.stream), *coefficients, clip
+        keys = round_keys(task.protocol.seed, task.stream)
+        return nodes, W, keys, linear, cubic, sigma, clip, square if step.square.any() else None
 
 
 class _Layout(NamedTuple):

@@ -46,6 +46,8 @@ class Tile(NamedTuple):
     cubic: jax.Array
     sigma: jax.Array
     clip: jax.Array
+    square: jax.Array | None = None
+    """(width,); None where J3 = 0, and the program then has no trace of it"""
 
 
 class Way(NamedTuple):
@@ -137,7 +139,10 @@ def advance(tile: Tile, state: State, first: Any, last: Any, way: Way, watch: Wa
         # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6. DEFAULT is a
         # little faster there, and was 4e-5 off: it seems to cut x and W off instead of rounding them.
         Wx = jnp.dot(x.reshape(-1, x.shape[-1]), tile.W, precision=lax.Precision.HIGH)
-        local = x * (tile.linear + tile.cubic * x * x)
+        if tile.square is None:
+            local = x * (tile.linear + tile.cubic * x * x)
+        else:
+            local = x * (tile.linear + x * (tile.square + tile.cubic * x))
         y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
         after, clipped = y, state.clipped
         if way.counted:
@@ -187,6 +192,14 @@ def read(tile: Tile, state: State, orders: tuple[int, ...]) -> Reading:
 
 
 reading = jax.jit(read, static_argnames="orders", compiler_options=REPRODUCIBLE)
+
+
+@partial(jax.jit, compiler_options=REPRODUCIBLE)
+def products(tile: Tile, state: State, i: jax.Array, j: jax.Array) -> jax.Array:
+    """Sums over the tile's replicas, in float64, of x y, x^2 y, x y^2 and x^2 y^2 of P pairs of columns: (q, 4, P)."""
+    live = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
+    x, y = live[..., i], live[..., j]
+    return jnp.stack([term.sum(axis=1) for term in (x * y, x * x * y, x * y * y, (x * y) ** 2)], axis=1)
 
 
 @partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)

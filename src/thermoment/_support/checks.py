@@ -159,6 +159,28 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
     )
 
 
+def check_each(argument: str, value: Any, check: Callable[[str, Any], float]) -> Any:
+    """`value` as a float that passes the check, or as a read-only array (N,) of them."""
+    try:
+        single = np.ndim(value) == 0
+    except ValueError:  # rows of different lengths
+        single = False
+    if single:
+        return check(argument, value)
+    array = np.array(check_array(argument, value, ("N",)))
+    for one in np.unique(array):
+        check(argument, one)
+    array.flags.writeable = False
+    return array
+
+
+def refuse_where(wrong: Any, argument: str, must: str, value: Any) -> None:
+    """Raises where a number, or one of an array, is wrong, with the first that is."""
+    if np.any(wrong):
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise invalid(argument, must, f"{value[where]} at index {where}" if np.ndim(value) else value)
+
+
 def check_labels(argument: str, value: ArrayLike, n_samples: int, n_classes: int | None = None) -> NDArray[np.int64]:
     """`value` as an int64 array of class numbers from 0, below `n_classes` if given, one for each sample: (S,)."""
     labels = check_numbers(argument, value)

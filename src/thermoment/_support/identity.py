@@ -24,10 +24,15 @@ def stated(value: Any) -> Any:
     """
     if is_dataclass(value) and not isinstance(value, type):
         given = ((field, getattr(value, field.name)) for field in fields(value))
-        return {f.name: stated(one) for f, one in given if not (f.metadata.get("later") and one == f.default)}
+        return {f.name: stated(one) for f, one in given if not (f.metadata.get("later") and _same(one, f.default))}
     if isinstance(value, Mapping):
         return {key: stated(item) for key, item in value.items()}
     return type(value)(stated(item) for item in value) if type(value) in (list, tuple) else value
+
+
+def _same(one: Any, default: Any) -> bool:
+    """Whether a field has its default, which is never an array."""
+    return not isinstance(one, np.ndarray) and bool(one == default)
 
 
 def identity(*facts: Any) -> str:

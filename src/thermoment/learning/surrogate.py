@@ -1,6 +1,6 @@
 """Training of the input projection K through a static surrogate of the reservoir: no noise, no time, no coupling.
 
-    2 J2 x* + 4 J4 x*^3 = h = K I + b           psi = [x*] or [x* | x*^2 | x*^4]
+    2 J2 x* + 3 J3 x*^2 + 4 J4 x*^3 = h = K I + b           psi = [x*] or [x* | x*^2 | x*^4]
     loss = mean cross-entropy of a linear head on psi + l2/2 |K|^2
 
 K and the head are trained, W and b stay as drawn, and the head is thrown away. What the paper leaves open is a field of
@@ -24,8 +24,9 @@ from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import LossReport, descend, shares
 from thermoment.learning.options import HeadStart, Stage, Standardise, Surrogate, SurrogateOptimiser, Training
-from thermoment.physics import Dynamics, stationary_point
+from thermoment.physics import Dynamics
 from thermoment.reservoir import Reservoir
+from thermoment.wells import curvature, stationary_point
 
 MOMENTUM = 0.9
 HEAD_DEVIATION = 0.01
@@ -74,6 +75,8 @@ def train_side_by_side(
     n_classes = int(labels.max()) + 1
     if any((r.n_nodes, r.n_inputs, r.dynamics) != (first.n_nodes, first.n_inputs, first.dynamics) for r in reservoirs):
         raise invalid("reservoirs", "have the same size and dynamics", [r.K.shape for r in reservoirs])
+    if first.dynamics.n_nodes is not None:
+        raise invalid("dynamics", "be the same for all nodes to train through a surrogate", first.dynamics)
     x, y = jnp.asarray(inputs), jnp.asarray(labels, jnp.int32)
     share = None if weights is None else jnp.asarray(check_array("weights", weights, (len(inputs),)), jnp.float32)
     K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]
@@ -146,7 +149,7 @@ def _stationary(h: jax.Array, dynamics: Dynamics) -> jax.Array:
 @_stationary.defjvp
 def _stationary_slope(dynamics: Dynamics, primals: Any, tangents: Any) -> Any:
     x = _stationary(*primals, dynamics)
-    return x, tangents[0] / (2 * dynamics.J2 + 12 * dynamics.J4 * x * x)
+    return x, tangents[0] / curvature(x, dynamics)
 
 
 def _surrogate(program: _Program, K: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -120,7 +120,7 @@ class Classifier:
         facts = {
             "protocol": protocol,
             "reservoirs": {
-                name: {"dynamics": asdict(one.dynamics), "stream": one.stream} for name, one in self.reservoirs.items()
+                name: {"dynamics": one.dynamics.facts(), "stream": one.stream} for name, one in self.reservoirs.items()
             },
             "readouts": len(self.readouts),
             "facts": self.facts,

@@ -17,12 +17,13 @@ MOST_CURVES = 6
 """Drives or inputs in one plot, each with a colour and a stroke of its own."""
 
 
-def dynamics_of(machine: Any) -> Dynamics:
-    """The well of a Dynamics, a Reservoir or a Classifier."""
-    if isinstance(machine, Dynamics):
-        return machine
-    if isinstance(machine, Reservoir | Classifier):
-        return reservoir_of(machine).dynamics
+def dynamics_of(machine: Any, node: int | None = None) -> Dynamics:
+    """The well of a Dynamics, a Reservoir or a Classifier; where its nodes differ, that of one of them."""
+    if isinstance(machine, Dynamics | Reservoir | Classifier):
+        found = machine if isinstance(machine, Dynamics) else reservoir_of(machine).dynamics
+        if node is None or isinstance(machine, Dynamics):
+            found.check_single("this plot")
+        return found if node is None else found.node(node)
     raise invalid("machine", "be a thermoment.Dynamics, Reservoir or Classifier", quoted(machine))
 
 

@@ -121,7 +121,8 @@ def moments(
         raise invalid("inputs", f"have shape (S, {one.n_inputs}): the drives follow from them", inputs)
     h = one.drive(inputs)
     found = simulate(one, inputs, protocol_of(machine, protocol), engine=_engine(machine, engine))
-    return _draw(ax, h, found, one.dynamics, dots=True)
+    shared = one.dynamics if one.dynamics.n_nodes is None else None
+    return _draw(ax, h, found, shared, dots=True)
 
 
 def _draw(ax: Axes | None, h: Array, found: Moments, dynamics: Dynamics | None, *, dots: bool | None = None) -> Axes:

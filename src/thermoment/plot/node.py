@@ -30,6 +30,8 @@ _ALONE, _COUPLED = 1024, 256
 """Replicas of a node by itself, and of a whole network, where no protocol says how many: of paths, and"""
 _ALONE_STATES, _COUPLED_STATES = 16384, 1024
 """of final states."""
+_MOST_ROUNDS, _TOLERANCE = 200, 1e-9
+"""For the mean field in equilibrium: rounds, and when they end."""
 
 
 class _Watched(NamedTuple):
@@ -65,11 +67,12 @@ def well(machine: Any, drives: ArrayLike | None = None, *, ax: Axes | None = Non
     lowest = dynamics.stationary_point(h)
     reach = _reach(dynamics, lowest) or 1.0
     x = np.linspace(-reach, reach, 261)
-    bottom, top = float(dynamics.potential(lowest, h).min()), float(dynamics.potential(reach))
+    bottom, top = float(dynamics.potential(lowest, h).min()), float(dynamics.potential([-reach, reach]).max())
     with canvas(ax) as axes:
         for k, (drive, minimum) in enumerate(zip(h, lowest, strict=True)):
             axes.plot(x, dynamics.potential(x, drive), color=COLOURS[k], linestyle=STROKES[k], label=f"$h = {drive:g}$")
-            minima = np.unique([minimum, -minimum] if drive == 0 else minimum)  # a double well without drive has two
+            # A double well without drive has two, unless it leans.
+            minima = np.unique([minimum, -minimum] if drive == 0 and not dynamics.J3 else minimum)
             depth = dynamics.potential(minima, drive)
             axes.plot(minima, depth, MARKERS[k], color=COLOURS[k], markersize=5, clip_on=False)
         axes.set_ylim(bottom - 0.12 * (top - bottom), top)
@@ -158,7 +161,7 @@ def density(
     Equilibrium is Boltzmann's law of the node; in a network that of the node in the mean field of the others,
     h_i + sum_j W_ij <x_j>. Needs kT > 0.
     """
-    dynamics = dynamics_of(machine)
+    dynamics = dynamics_of(machine, node or 0)
     if dynamics.kT == 0:
         raise invalid("kT", "be positive for a density", dynamics.kT)
     watched = _watched(machine, drives, inputs, node, reservoir)
@@ -186,6 +189,19 @@ def draw_density(
     axes.set_ylabel(f"density $P(x, t_f = {t_final:g} \\mid h)$")
 
 
+def _fields(h: Array, W: Array, dynamics: Dynamics) -> Array:
+    """The drives of the nodes (S, N) and the mean field of the others in equilibrium, self-consistent: (S, N)."""
+    if dynamics.n_nodes is None and not dynamics.J3:
+        return stationary_drive(h, W, dynamics)
+    drive = h
+    for _ in range(_MOST_ROUNDS):
+        new = h + dynamics.boltzmann_moments(drive, [1])[0] @ W.T
+        if np.abs(new - drive).max() < _TOLERANCE:
+            return np.asarray(new)
+        drive = new
+    raise RuntimeError("The coupling is too strong: the mean field in equilibrium is not self-consistent.")
+
+
 def _watched(
     machine: Any, drives: ArrayLike | None, inputs: ArrayLike | None, node: int | None, name: str | None
 ) -> _Watched:
@@ -205,5 +221,5 @@ def _watched(
         raise invalid("inputs", f"be at most {MOST_CURVES} samples, a curve each", f"{len(h)} of them")
     which = check_integer("node", 0 if node is None else node, 0, reservoir.n_nodes - 1)
     labels = [f"input {k}, $h = {drive:.2g}$" for k, drive in enumerate(h[:, which])]
-    fields = stationary_drive(h, reservoir.W, reservoir.dynamics) if reservoir.dynamics.kT > 0 else h
+    fields = _fields(h, reservoir.W, reservoir.dynamics) if np.all(reservoir.dynamics.kT > 0) else h
     return _Watched(reservoir, images, [which], labels, fields[:, which], False)

@@ -35,10 +35,12 @@ def _node(results: Results) -> dict[str, Caption]:
     settings = results.settings["dynamics"]
     t_final = results.settings["protocol"]["t_final"]
     start = "rest" if "t_rest" in results.settings["protocol"] else "x = 0"
-    well = f"J₂ = {settings['J2']:g}, J₄ = {settings['J4']:g}, kT = {settings['kT']:g}"
+    third = f"J₃ = {settings['J3']:g}, " if "J3" in settings else ""
+    formula = "J₂ x² + J₃ x³ + J₄ x⁴" if third else "J₂ x² + J₄ x⁴"
+    well = f"J₂ = {settings['J2']:g}, {third}J₄ = {settings['J4']:g}, kT = {settings['kT']:g}"
     return {
         "potential": Caption(
-            f"The driven well U(x; h) = J₂ x² + J₄ x⁴ {MINUS} h x of one node ({well}). A drive h tilts it and moves "
+            f"The driven well U(x; h) = {formula} {MINUS} h x of one node ({well}). A drive h tilts it and moves "
             "its minimum (marked).",
             f"Line plot of the potential of one node against its state, for three drives; {well}.",
         ),

@@ -57,7 +57,7 @@ def _check_training(experiment: Experiment, options: FiniteTime, as_drawn: list[
         raise invalid("distortion", "be left out where inputs are no images of height and width", f"for shape {shape}")
     dynamics, protocol = experiment.dynamics, experiment.protocol
     trained = dynamics if options.kT is None else replace(dynamics, kT=options.kT)
-    check_trainable(protocol.orders)
+    check_trainable(protocol.orders, trained)
     check_work(options, protocol.n_replicas if options.n_replicas is None else options.n_replicas, protocol.orders)
     check_rest(protocol, trained)
     check_limits(trained, options.drive_limit, protocol.clip)

@@ -36,6 +36,8 @@ class Site:
     """Everything the server has: the machine, what it can offer, and what it keeps between questions."""
 
     def __init__(self, classifier: Classifier, run: Path | None = None, data_dir: str | None = None) -> None:
+        for reservoir in classifier.reservoirs.values():
+            reservoir.dynamics.check_single("the page")
         self.machine, self.run, self.data_dir = classifier, run, data_dir
         self.workers, self.tables, self.recorder = Workers(), Tables(classifier), paths.Recorder(classifier)
         self.files = _files()

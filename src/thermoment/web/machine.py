@@ -8,6 +8,7 @@ import numpy as np
 
 import thermoment
 from thermoment._engines.choice import choose, engines
+from thermoment._support.identity import stated
 from thermoment.machines.classifier import Classifier
 from thermoment.web.answer import joined
 from thermoment.web.images import side
@@ -99,11 +100,12 @@ def _accuracy(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _settings(machine: Classifier) -> dict[str, Any]:
     protocol, first = machine.protocol, next(iter(machine.reservoirs.values()))
     sizes = " + ".join(str(one.n_nodes) for one in machine.reservoirs.values())
+    well = stated(first.dynamics)
     rows = [
         ["reservoirs", ", ".join(machine.reservoirs)],
         ["nodes", sizes],
         ["inputs, classes", f"{machine.n_inputs}, {machine.n_classes}"],
-        ["well", f"J2 = {first.dynamics.J2:g}, J4 = {first.dynamics.J4:g}"],
+        ["well", ", ".join(f"{name} = {value:g}" for name, value in sorted(well.items()) if name.startswith("J"))],
         ["mobility, temperature", f"mu = {first.dynamics.mu:g}, kT = {first.dynamics.kT:g}"],
         ["read at", f"t_final = {protocol.t_final:g}, in steps of dt = {protocol.dt:g}"],
         ["replicas", f"{protocol.n_replicas:g}"],

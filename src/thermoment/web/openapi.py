@@ -163,7 +163,7 @@ def _node(machine: Classifier) -> Schema:
         x=_list(_NUMBER),
         density={"type": optional, "items": _list(_NUMBER), "description": "At every time, at every x"},
         boltzmann={"type": optional, "items": _NUMBER, "description": "In equilibrium, at every x"},
-        well=_object(J2=_NUMBER, J4=_NUMBER, mu=_NUMBER, kT=_NUMBER),
+        well=_object(J2=_NUMBER, J3=_NUMBER, J4=_NUMBER, mu=_NUMBER, kT=_NUMBER),
         weights=_list(_NUMBER, machine.n_inputs),
     )
 

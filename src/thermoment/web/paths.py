@@ -132,7 +132,7 @@ def node(recorder: Recorder, question: Question, name: str, number: int) -> dict
         "mean": rounded(x[:M].mean(axis=0), 4),
         "x": rounded(at, 4),
         **given,
-        "well": {"J2": dynamics.J2, "J4": dynamics.J4, "mu": dynamics.mu, "kT": dynamics.kT},
+        "well": {"J2": dynamics.J2, "J3": dynamics.J3, "J4": dynamics.J4, "mu": dynamics.mu, "kT": dynamics.kT},
         "weights": rounded(reservoir.K[number], 4),
     }
 

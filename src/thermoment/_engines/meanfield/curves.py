@@ -36,17 +36,22 @@ class Column(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """B functions of the drive h >= 0 as cubic splines in u = asinh(h / scale)."""
+    """B functions of the drive as cubic splines in u = asinh(h / scale), for h >= 0 or for any h."""
 
     scale: jax.Array
     """()"""
     pieces: jax.Array
     """coefficients of U cubics, highest power first: (U, 4, B)"""
+    below: jax.Array | None = None
+    """how many of the pieces lie below h = 0; None where h >= 0"""
 
     def cell(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The piece that h lies in, and how far along it h is, from 0 to 1; more than 1 beyond the last piece."""
         a = h / self.scale
-        u = jnp.log(a + jnp.sqrt(a * a + 1)) * PER_UNIT
+        if self.below is None:
+            u = jnp.log(a + jnp.sqrt(a * a + 1)) * PER_UNIT
+        else:
+            u = jnp.arcsinh(a) * PER_UNIT + self.below
         cell = jnp.clip(u.astype(jnp.int32), 0, len(self.pieces) - 1)
         return cell, u - cell.astype(u.dtype)
 
@@ -109,9 +114,10 @@ def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> 
 
 
 def spline(h: Array, scale: float, values: Array, dtype: str) -> Shapes:
-    """Cubic splines through the columns of values (H, B), at drives h (H,) that increase from 0."""
+    """Cubic splines through the columns of values (H, B), at drives h (H,) that increase, from 0 or from below 0."""
     u = np.arcsinh(h / scale)
     through = make_interp_spline(u, values, k=7)
-    points = np.arange(math.ceil(u[-1] * PER_UNIT) + 1)
-    pieces = CubicSpline(points, through(points / PER_UNIT)).c
-    return Shapes(jnp.asarray(np.dtype(dtype).type(scale)), jnp.asarray(np.moveaxis(pieces, 0, 1).astype(dtype)))
+    points = np.arange(math.floor(u[0] * PER_UNIT), math.ceil(u[-1] * PER_UNIT) + 1)
+    pieces = np.moveaxis(CubicSpline(points, through(points / PER_UNIT)).c, 0, 1).astype(dtype)
+    below = jnp.asarray(np.dtype(dtype).type(-points[0])) if points[0] < 0 else None
+    return Shapes(jnp.asarray(np.dtype(dtype).type(scale)), jnp.asarray(pieces), below)

@@ -18,10 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.meanfield.network import MOST_ROUNDS, Solution, node_curves, solve_network
+from thermoment._engines.meanfield.grids import farthest
+from thermoment._engines.meanfield.network import MOST_ROUNDS, NodeCurves, Solution, node_curves, solve_network
+from thermoment._engines.meanfield.pairs import covariances
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables
-from thermoment._engines.task import Array, Outcome, Report, Task, check_no_observables, outcome_of
+from thermoment._engines.task import Array, Outcome, Report, Task, check_alike, check_no_observables, outcome_of
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment._support.threads import cores
@@ -53,10 +55,10 @@ class MeanField:
     n_replicas is inf, and otherwise with the fluctuation of n_replicas replicas added. `moments.info.error` estimates,
     for each order, the rms error over samples and nodes. dt is not used: the engine solves the limit dt -> 0.
 
-    Refused: kT below 0.001, |drive| above 100, a clip that nodes would reach, and a coupling so strong that the mean
-    field has no self-consistent solution; x0, and inputs that change in time. Cost: seconds once for the tables of
-    (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its times. Then about 0.1 ms
-    for an image of 256 nodes on two cores.
+    Refused: kT below 0.001, |drive| above 1000, a clip that nodes would reach, and a coupling so strong that the mean
+    field has no self-consistent solution; arrays in the dynamics, x0, and inputs that change in time. Cost: seconds
+    once for the tables of (dynamics, t_final, t_rest), which are kept on disk; a course has tables for each of its
+    times. Then about 0.1 ms for an image of 256 nodes on two cores.
     """
 
     dtype: str = "float32"
@@ -73,6 +75,10 @@ class MeanField:
 
     def check(self, task: Task) -> None:
         check_no_observables(task, self.name)
+        check_alike(task, self.name)
+        if task.pairs and task.protocol.n_replicas != math.inf:
+            must = "be inf for pairs with the meanfield engine, which draws the replicas of each node by themselves"
+            raise invalid("n_replicas", must, task.protocol.n_replicas)
         _check_constant(task)
         check_limits(task.dynamics, float(np.abs(task.drive).max()), task.protocol.clip)
 
@@ -86,10 +92,11 @@ class MeanField:
         orders, S = task.protocol.orders, task.n_samples
         raw = np.empty((S, len(orders), task.n_nodes))
         solved: list[_Totals] = []
+        products = np.empty((S, 1, len(task.pairs))) if task.pairs else None
         ranges = starting_ranges(task)
         for number, h_max in enumerate(RANGES):
             which = np.flatnonzero(ranges == number)
-            for chunk in self._chunks(t_final, task, which, h_max, raw) if which.size else ():
+            for chunk in self._chunks(t_final, task, which, h_max, raw, products) if which.size else ():
                 # A sample in which the coupling drives a node beyond these tables is solved again with the next ones.
                 ranges[chunk.beyond] += 1
                 solved.append(chunk)
@@ -103,12 +110,21 @@ class MeanField:
                 f"engine='xla'.",
                 stacklevel=6,
             )
-        return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)})
+        return Outcome(raw, 0, {p: float(e) for p, e in zip(orders, error, strict=True)}, products=products)
 
     def _chunks(
-        self, t_final: float, task: Task, which: NDArray[np.intp], h_max: float, raw: Array
+        self,
+        t_final: float,
+        task: Task,
+        which: NDArray[np.intp],
+        h_max: float,
+        raw: Array,
+        products: Array | None,
     ) -> Iterator["_Totals"]:
-        """Solves the samples `which` in chunks of one shape, with the tables up to `h_max`; writes moments to `raw`."""
+        """Solves the samples `which` in chunks of one shape, with the tables up to `h_max`.
+
+        Moments are written to `raw`, and E[x_i x_j] of the task's pairs to `products`.
+        """
         on_cpu = jax.local_devices()[0].platform == "cpu"
         rows = max(1, (_CHUNK_ON_CPU if on_cpu else _CHUNK) // task.n_nodes)
         tables = node_tables(task.dynamics, t_final, h_max, task.protocol.t_rest or 0.0)
@@ -125,10 +141,16 @@ class MeanField:
             ids = np.zeros(rows, np.uint64)
             ids[: len(samples)] = task.sample_ids[samples]
             with jax.enable_x64(True):  # the setting belongs to the thread
-                found = limit = _solve(h, W, node)
+                found = limit = _mended(_solve(h, W, node), h, W, node)
                 if law is not None:
                     found = _with_fluctuation(limit, node.sizes.orders, law, ids, keys, np.uint32(task.n_replicas))
                 chunk = jax.device_get(_chunk_of(found, limit, node.sizes.orders, task.protocol.orders))
+            if products is not None:
+                n, rest = len(samples), task.protocol.t_rest or 0.0
+                drive, mean = (np.asarray(part, np.float64)[:n] for part in (limit.drive, limit.moments[:, 0]))
+                i, j = np.array(task.pairs).T
+                found_pairs = covariances(task.pairs, task.W, drive, task.dynamics, t_final, h_max, rest)
+                products[samples, 0] = found_pairs + mean[:, i] * mean[:, j]
             return _accept(_Chunk(*(array[: len(samples)] for array in chunk)), samples, h_max, raw)
 
         chunks = np.split(which, range(rows, len(which), rows))
@@ -224,7 +246,7 @@ def check_limits(dynamics: Dynamics, strongest: float, clip: float) -> None:
 
 def _outermost(dynamics: Dynamics, h: float) -> float:
     """A point beyond which a node driven by h hardly ever is: six thermal widths outside its stationary point."""
-    x = float(dynamics.stationary_point(h))
+    x = float(farthest(dynamics, h))
     stiffness = max(float(dynamics.curvature(x)), 2 * abs(dynamics.J2), math.sqrt(dynamics.J4 * dynamics.kT))
     return x + 6 * math.sqrt(dynamics.kT / stiffness)
 
@@ -232,11 +254,26 @@ def _outermost(dynamics: Dynamics, h: float) -> float:
 def starting_ranges(task: Task) -> NDArray[np.intp]:
     """Which of `RANGES` to try first for each sample, from its drive and the typical size of the field: (S,)."""
     strongest = np.abs(task.drive).max(axis=1)
-    field = np.sqrt((task.W**2).sum(axis=1).max()) * task.dynamics.stationary_point(strongest)
-    return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), len(RANGES) - 1))
+    field = np.sqrt((task.W**2).sum(axis=1).max()) * farthest(task.dynamics, strongest)
+    # The widest tables are for drives that need them: the field is only a guess.
+    widest = np.where(strongest <= RANGES[-2], len(RANGES) - 2, len(RANGES) - 1)
+    return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), widest))
 
 
-_solve = jax.jit(solve_network, compiler_options=REPRODUCIBLE)
+_solve = jax.jit(solve_network, static_argnames="damped", compiler_options=REPRODUCIBLE)
+
+
+def _mended(found: Solution, h: NDArray[Any], W: jax.Array, node: NodeCurves) -> Solution:
+    """The solution, where it did not converge under drives above `LARGEST_DRIVE` by damped rounds."""
+    if not node.sizes.wide:
+        return found
+    failed = ~np.isfinite(np.asarray(found.drive)).all(axis=1)
+    if not failed.any():
+        return found
+    slow = _solve(h, W, node, damped=True)
+    return Solution(
+        *(jnp.where(failed.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(found, slow, strict=True))
+    )
 
 
 @partial(jax.jit, static_argnames="orders", compiler_options=REPRODUCIBLE)

@@ -6,10 +6,11 @@ then there twice, so that a function of time can jump with the drive.
 """
 
 import math
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from thermoment.physics import Dynamics
 
@@ -41,6 +42,18 @@ class Grid(NamedTuple):
     dx: float
     origin: int
     """the cell whose centre is x = 0"""
+
+
+def mirrored(dynamics: Dynamics) -> Dynamics:
+    """The mirror image: a node in this well at drive h is at -x as often as one in `dynamics` at -h is at x."""
+    return replace(dynamics, J3=-dynamics.J3) if dynamics.J3 else dynamics
+
+
+def farthest(dynamics: Dynamics, h: ArrayLike) -> Array:
+    """How far from 0 the stationary points under drives h >= 0 and -h are, whichever is farther."""
+    if not dynamics.J3:
+        return dynamics.stationary_point(h)
+    return np.maximum(*(np.abs(dynamics.stationary_point(one)) for one in (h, -np.asarray(h))))
 
 
 class NoiselessPath(NamedTuple):
@@ -75,16 +88,28 @@ def substeps(dynamics: Dynamics, h: Array, t: Array, noiseless: NoiselessPath) -
     return np.clip(np.ceil(way / (0.5 * noiseless.width[1:])), 1, _MOST_SUBSTEPS).astype(np.intp)
 
 
-def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath, rested: bool = False) -> tuple[Array, Array]:
+def _widest(dynamics: Dynamics, t: float) -> float:
+    """The width that a node has after a time t, at the most: that in a well as soft as this one is at its softest."""
+    softest = 2 * dynamics.mu * float(dynamics.curvature(-dynamics.J3 / (4 * dynamics.J4)))
+    stretch = -math.expm1(-min(max(softest * t, -50.0), 50.0)) / softest if softest else t
+    return math.sqrt(2 * dynamics.mu * dynamics.kT * stretch)
+
+
+def reach(
+    dynamics: Dynamics, h: Array, noiseless: NoiselessPath, rested: bool = False, since: float = 0.0
+) -> tuple[Array, Array]:
     """Ends (low, high) of the interval that a node leaves before t_final with probability below 1e-14: (H,) each.
 
     The drives h are at least 0 and increase. A node does not climb 34 kT, it does not get 8.5 widths ahead of its
     noiseless path, and it does not get 8.5 widths behind the noiseless path of the least drive. Where the drive comes
-    to a node that has `rested`, the node may be as far below 0 as one under the least drive.
+    to a node that has `rested`, the node may be as far below 0 as one under the least drive. The node was at x = 0 a
+    time `since` before; that matters with J3 only.
     """
-    outermost = float(2 * dynamics.stationary_point(h.max()) + 2)
+    outermost = float(2 * farthest(dynamics, h.max()) + 2)
     lowest = dynamics.potential(dynamics.stationary_point(h), h)
-    while np.any(dynamics.potential(outermost, h) < lowest + 2 * _TAIL_KT * dynamics.kT):
+    signs = (1.0, -1.0) if dynamics.J3 else (1.0,)
+    ceiling = lowest + 2 * _TAIL_KT * dynamics.kT
+    while any(np.any(dynamics.potential(sign * outermost, h) < ceiling) for sign in signs):
         outermost *= 1.5
     way = np.linspace(0.0, outermost, 20_001)
     ends = []
@@ -96,6 +121,8 @@ def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath, rested: bool =
             end[k] = sign * way[int(np.argmax(climbed)) if climbed.any() else -1]
         ends.append(end)
     width = noiseless.width.max(axis=0)
+    if dynamics.J3:  # on one side the well is softer than at x = 0
+        width = np.maximum(width, _widest(dynamics, since))
     low = np.maximum(ends[0][0] if rested else ends[0], -_TAIL_WIDTHS * width[0])
     high = np.minimum(ends[1], noiseless.x[-1] + _TAIL_WIDTHS * np.maximum(width, width[0]))
     return np.broadcast_to(low, high.shape), high
@@ -104,11 +131,57 @@ def reach(dynamics: Dynamics, h: Array, noiseless: NoiselessPath, rested: bool =
 def cell_grid(dynamics: Dynamics, h: float, low: float, high: float, t_final: float, refine: int) -> Grid:
     """Even cells from low to high, `refine` times finer than the coarsest, for a node that started t_final ago."""
     stiffness = max(float(dynamics.curvature(dynamics.stationary_point(h))), 1e-12)
+    if dynamics.J3:  # x = 0 may lie in another well than the stationary point
+        stiffness = max(stiffness, 2 * dynamics.J2)
     width = min(np.sqrt(dynamics.kT / stiffness), np.sqrt(2 * dynamics.mu * dynamics.kT * t_final))
     cells = int(np.clip(np.ceil((high - low) / width * _CELLS_PER_WIDTH), _LEAST_CELLS, _MOST_CELLS))
     dx = (high - low) / cells
     below, above = max(math.ceil(-low / dx), _MARGIN) * refine, math.ceil(high / dx) * refine
     return Grid(np.asarray((np.arange(below + above + 1) - below) * (dx / refine), np.float64), dx / refine, below)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeGrids:
+    """The grids on which a node is solved at every drive of a table."""
+
+    dynamics: Dynamics
+    h: Array
+    """(H,), increasing: from 0 upwards, or as many below 0 as above"""
+    t: Array
+    """the coarse time grid of all drives: (T + 1,)"""
+    n_substeps: NDArray[np.intp]
+    """steps in each interval of t: (T, H)"""
+    low: Array
+    high: Array
+    """ends of the cells: (H,) each"""
+    since: float
+    """how long before t_final every node was at x = 0"""
+
+    @classmethod
+    def of(cls, dynamics: Dynamics, h: Array, t_final: float, t_rest: float) -> "NodeGrids":
+        """After a rest of t_rest. Drives below 0 have the grids of the mirror image, mirrored."""
+        since = t_rest + t_final
+        t = with_rest(dynamics, time_grid(dynamics, float(h[-1]), t_final), t_rest)
+
+        def side(one: Dynamics) -> tuple[NDArray[np.intp], Array, Array]:
+            above = h[h >= 0]
+            noiseless = noiseless_path(one, above, t)
+            return substeps(one, above, t, noiseless), *reach(one, above, noiseless, t_rest > 0, since)
+
+        n_substeps, low, high = side(dynamics)
+        if h[0] < 0:
+            theirs, low_, high_ = side(mirrored(dynamics))
+            n_substeps = np.concatenate([theirs[:, :0:-1], n_substeps], axis=1)
+            low, high = np.concatenate([-high_[:0:-1], low]), np.concatenate([-low_[:0:-1], high])
+        return cls(dynamics, h, t, n_substeps, low, high, since)
+
+    def cells(self, k: int, refine: int) -> Grid:
+        """The cells of drive k, `refine` times finer than the coarsest."""
+        h, low, high = float(self.h[k]), float(self.low[k]), float(self.high[k])
+        if h >= 0:
+            return cell_grid(self.dynamics, h, low, high, self.since, refine)
+        x, dx, origin = cell_grid(mirrored(self.dynamics), -h, -high, -low, self.since, refine)
+        return Grid(-x[::-1], dx, len(x) - 1 - origin)
 
 
 def time_grid(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
@@ -117,8 +190,10 @@ def time_grid(dynamics: Dynamics, h_max: float, t_final: float) -> Array:
     The first steps resolve the start of the fastest node, the last steps how a node forgets what drove it just before
     it is read.
     """
-    x = float(dynamics.stationary_point(h_max))
+    x = float(farthest(dynamics, h_max))
     stiff = max(float(dynamics.curvature(x)), 2 * abs(dynamics.J2), 1e-12)
+    if dynamics.J3:
+        stiff = max(stiff, float(dynamics.curvature(-x)))
     fastest = min(1 / (dynamics.mu * stiff), t_final / 16)
     if h_max > 0:
         fastest = min(fastest, x / (dynamics.mu * h_max))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.meanfield.grids import Grid, driven, inner_products
-from thermoment._engines.meanfield.node import Expansion, Modes, mean_and_memory, solve
+from thermoment._engines.meanfield.node import Expansion, Modes, ending, solve
 from thermoment.physics import Dynamics
 
 Array = NDArray[np.float64]
@@ -45,8 +45,8 @@ def find_modes(dynamics: Dynamics, few: list[Problem], t: Array, pool: ThreadPoo
         modes = Modes(phi, *(np.zeros((kernels, len(phi), len(phi))) for _ in range(2)))
         return list(pool.map(lambda one: solve(dynamics, one[0], one[1], one[2], one[3], modes, 1), few))
 
-    both = pool.map(lambda one: mean_and_memory(dynamics, *one), few)
-    means, memories = (np.array(part) for part in zip(*both, strict=True))
+    endings = pool.map(lambda one: ending(dynamics, *one), few)
+    means, memories, _ = (np.array(part) for part in zip(*endings, strict=True))
     products, constant = inner_products(t), driven(t)[None]
     phi = _orthonormal(means, products, 1)
     for count in _ENRICHMENT:

@@ -23,9 +23,12 @@ from jax import lax
 from thermoment._engines.meanfield.curves import Column, Shapes, compress, curves, kept, summed
 from thermoment._engines.meanfield.modes import SQUARES, TYPICAL_COUPLING
 from thermoment._engines.meanfield.tables import NodeTables
+from thermoment.physics import LARGEST_DRIVE
 
 TOLERANCE = 1e-5
 """Self-consistency: rounds end when the next one is predicted to move no effective drive or field by more than this."""
+WIDE_TOLERANCE = 5e-4
+"""The same for tables of drives above `LARGEST_DRIVE`, beside which float32 rounds to 3e-5."""
 MOST_ROUNDS = 100
 # Tolerance for a gradient, relative to its largest entry.
 _GRADIENT_TOLERANCE = 1e-4
@@ -38,10 +41,14 @@ _ALONE, _COUPLED, _SECOND = 1e-6, 1e-5, 1e-3
 ERROR_OF_FIRST, ERROR_OF_SECOND = 4e-3, 1.5
 """The error estimate is ERROR_OF_FIRST times the first-order term plus ERROR_OF_SECOND * k times the second-order term,
 added as squares (fitted in docs/accuracy.md; `solve_network` says what k is)."""
+ERROR_OF_STRONG = 0.2
+"""For drives above `LARGEST_DRIVE` this times what is not linear in the first-order term is added: see `_strong`."""
+_DAMPING, _DAMPED_ROUNDS = 0.5, 1000
+"""How much of every round is taken where whole rounds do not converge, and how many rounds."""
 
 
 class NodeCurves(NamedTuple):
-    """What the network reads of one node at drives h >= 0: curves as combinations of shapes."""
+    """What the network reads of one node, at drives h >= 0 or with J3 at any: curves as combinations of shapes."""
 
     shapes: Shapes
     rounds: jax.Array
@@ -66,6 +73,8 @@ class Sizes(NamedTuple):
     """field kernels"""
     R: int
     """reaction kernels"""
+    wide: bool = False
+    """whether the tables are of drives above `LARGEST_DRIVE`"""
 
     @property
     def beyond(self) -> int:
@@ -79,7 +88,7 @@ def node_curves(
     """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
     mean, r = tables.mean, tables.mean.shape[1]
     K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
-    sizes = Sizes(orders, r, len(SQUARES), K, R)
+    sizes = Sizes(orders, r, len(SQUARES), K, R, is_wide(tables.h_max))
     typical = TYPICAL_COUPLING * np.sqrt((mean**2).mean(axis=0))
     # Typical sizes of what rest, square, by_field and by_memory are multiplied by.
     fields = np.concatenate(
@@ -120,6 +129,11 @@ def node_curves(
     return NodeCurves(shapes, of_rounds, of_end, sizes)
 
 
+def is_wide(h_max: float) -> bool:
+    """Whether tables up to this drive go beyond `LARGEST_DRIVE`, by more than rounding."""
+    return h_max > 1.01 * LARGEST_DRIVE
+
+
 def moments_of_drive(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
     """m_p for drives h (S, N) and coupling W (N, N): (S, len(orders), N); NaN for a sample that does not converge.
 
@@ -139,7 +153,7 @@ class Solution(NamedTuple):
     """estimated mean square error over the nodes: (S, len(orders))"""
 
 
-def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves) -> Solution:
+def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves, damped: bool = False) -> Solution:
     """Solves for the effective drives (h (S, N), W (N, N)), then reads the moments and estimates their error.
 
     Each order of the expansion in W is smaller than the one before by a factor k, k_i^2 = sum_j (W_ij dM_1/dh_j)^2, by
@@ -147,8 +161,10 @@ def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves) -> Solution:
     times the second-order term of the node itself. A node's neighbours have the same error in their means; it reaches
     the node as an error of its drive, smaller by another factor k, and moves m_p by dM_p/dh over dM_1/dh of that.
     The time modes leave out a few thousandths of the first order. Both factors are fitted in docs/accuracy.md.
+
+    `damped` takes half of every round, for samples in which whole rounds do not converge; without a gradient.
     """
-    state = _self_consistent_state(h, W, node)
+    state = _damped_state(h, W, node) if damped else _self_consistent_state(h, W, node)
     drive, parts = state[0], _read(state, node)
     moments, slopes, seconds = ([part[k] for part in parts] for k in range(3))
     k2 = _couple(W * W, slopes[0] ** 2).mean(axis=-1, keepdims=True)
@@ -156,6 +172,8 @@ def solve_network(h: jax.Array, W: jax.Array, node: NodeCurves) -> Solution:
     first, second, slope = ((jnp.stack(part, axis=1) ** 2).mean(axis=-1) for part in (firsts, seconds, slopes))
     passed_on = k2 * second[:, :1] * slope / slope[:, :1]
     error = ERROR_OF_FIRST**2 * first + ERROR_OF_SECOND**2 * k2 * (second + passed_on)
+    if node.sizes.wide:
+        error = error + ERROR_OF_STRONG**2 * (_strong(h, drive, node) ** 2).mean(axis=-1)
     return Solution(jnp.stack(moments, axis=1), drive, error)
 
 
@@ -180,7 +198,7 @@ def solve_trajectories(h: jax.Array, W: jax.Array, node: NodeCurves) -> Trajecto
 def _read(state: jax.Array, node: NodeCurves) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
     """For each order: m_p, and at |h'| the slope dM_p/dh and m_p - M_p; (S, N) each."""
     drive, g, q_and_o = _split_state(state, node)
-    sign = _sign(drive)
+    sign = _sign(drive, node)
     fields = _fields(sign * g, q_and_o)
     table = kept(curves(node.end, node.shapes, sign * drive))
     found, n = [], len(node.sizes.orders)
@@ -191,13 +209,37 @@ def _read(state: jax.Array, node: NodeCurves) -> list[tuple[jax.Array, jax.Array
     return found
 
 
+def _strong(h: jax.Array, drive: jax.Array, node: NodeCurves) -> jax.Array:
+    """M_p(h') - M_p(h) - (h' - h) dM_p/dh', what a field does to a node beyond the linear: (S, len(orders), N).
+
+    A field that comes while the node moves is treated as a small change of a constant drive. Where the field is as
+    strong as the drive it is not small, and the expansion in it need not converge. This is a scale for its error.
+    """
+
+    def alone(h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """M_p and dM_p/dh: (S, len(orders), N) each."""
+        sign, n = _sign(h, node), len(node.sizes.orders)
+        table = curves(node.end, node.shapes, sign * h)
+        rows = [(p, k * (len(table) // n)) for k, p in enumerate(node.sizes.orders)]
+        moments, slopes = [sign**p * table[k] for p, k in rows], [sign ** (p - 1) * table[k + 1] for p, k in rows]
+        return jnp.stack(moments, axis=1), jnp.stack(slopes, axis=1)
+
+    (before, _), (after, slope) = alone(h), alone(drive)
+    return after - before - slope * (drive - h)[:, None]
+
+
 def _couple(W: jax.Array, a: jax.Array) -> jax.Array:
     """sum_j W_ij a_j over the last axis of a."""
     return jnp.dot(a.reshape(-1, a.shape[-1]), W.T, precision=lax.Precision.HIGHEST).reshape(a.shape)
 
 
-def _sign(h: jax.Array) -> jax.Array:
-    """1 or -1: a node at -h is the mirror image of a node at h. 1 at 0, so that |h| = sign * h has a slope there."""
+def _sign(h: jax.Array, node: NodeCurves) -> jax.Array:
+    """1 or -1: a node at -h is the mirror image of a node at h. 1 at 0, so that |h| = sign * h has a slope there.
+
+    1 throughout where the curves are for drives of both signs: with J3 there is no mirror image.
+    """
+    if node.shapes.below is not None:
+        return jnp.ones_like(h)
     return jnp.where(h < 0, -1, 1).astype(h.dtype)
 
 
@@ -217,7 +259,7 @@ def _leading_round(
     h: jax.Array, W: jax.Array, node: NodeCurves, drive: jax.Array, beyond: Any, q_and_o: jax.Array
 ) -> jax.Array:
     """A cheap round: the new state if the means are those of uncoupled nodes at `drive` plus `beyond` (r, S, N)."""
-    r, sign = node.sizes.r, _sign(drive)
+    r, sign = node.sizes.r, _sign(drive, node)
     mean, shift = _split(kept(curves(node.rounds[: 2 * r], node.shapes, sign * drive)), (r, r))
     return _state(h, W, sign * mean + beyond, shift, q_and_o)
 
@@ -232,7 +274,7 @@ def _round(h: jax.Array, W: jax.Array, node: NodeCurves, state: jax.Array) -> tu
     """A full round: the new state, and by how much the means differ from those of uncoupled nodes (r, S, N)."""
     r, K, R = node.sizes.r, node.sizes.K, node.sizes.R
     drive, g, _ = _split_state(state, node)
-    sign = _sign(drive)
+    sign = _sign(drive, node)
     table = kept(curves(node.rounds, node.shapes, sign * drive))
     mean, shift, field, memory, *tables = _split(table, (r, r, K, R, *(r * [node.sizes.beyond])))
     q_and_o = kept(jnp.concatenate([_couple(W * W, field), _couple(W * W.T, memory)]))
@@ -251,7 +293,12 @@ def _rows(table: jax.Array) -> list[jax.Array]:
 
 
 def _iterate(
-    steps: Any, start: jax.Array, tolerance: float, most: float = np.inf, rows: int | None = None
+    steps: Any,
+    start: jax.Array,
+    tolerance: float,
+    most: float = np.inf,
+    rows: int | None = None,
+    rounds: int = MOST_ROUNDS,
 ) -> jax.Array:
     """Repeats steps(state) = (after one step, after two steps) until another step would not move a sample any more.
 
@@ -270,7 +317,7 @@ def _iterate(
 
     def going(carry: Any) -> Any:
         _, moving, n = carry
-        return moving.any() & (n < MOST_ROUNDS)
+        return moving.any() & (n < rounds)
 
     state, moving, _ = lax.while_loop(going, body, (start, jnp.ones(start.shape[1], bool), 0))
     return jnp.where(moving[:, None], jnp.nan, state)
@@ -286,8 +333,28 @@ def _self_consistent_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.
         drive, _, q_and_o = _split_state(one, node)
         return one, _leading_round(h, W, node, drive, beyond, q_and_o)
 
+    tolerance = WIDE_TOLERANCE if node.sizes.wide else TOLERANCE
+    return _iterate(steps, _first_state(h, W, node), tolerance, _SMALL_STEP, 1 + node.sizes.r)
+
+
+def _first_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
+    """The state in which the means are those of uncoupled nodes."""
     none = jnp.zeros((node.sizes.K + node.sizes.R, *h.shape), h.dtype)
-    return _iterate(steps, _leading_round(h, W, node, h, 0.0, none), TOLERANCE, _SMALL_STEP, 1 + node.sizes.r)
+    return _leading_round(h, W, node, h, 0.0, none)
+
+
+def _damped_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
+    """The same state by half rounds, which converge where whole ones go back and forth."""
+
+    def step(state: jax.Array) -> jax.Array:
+        return state + _DAMPING * (_round(h, W, node, state)[0] - state)
+
+    def steps(state: jax.Array) -> tuple[jax.Array, jax.Array]:
+        one = step(state)
+        return one, step(one)
+
+    none = 0.0  # no step counts as small: half rounds shrink slowly, so that the next one says little
+    return _iterate(steps, _first_state(h, W, node), WIDE_TOLERANCE, none, 1 + node.sizes.r, _DAMPED_ROUNDS)
 
 
 def _forward(h: jax.Array, W: jax.Array, node: NodeCurves) -> tuple[jax.Array, Any]:

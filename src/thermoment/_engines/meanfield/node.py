@@ -32,6 +32,7 @@ from thermoment._engines.meanfield.grids import (
     cell_grid,
     halved,
     inner_products,
+    mirrored,
     noiseless_path,
     reach,
     substeps,
@@ -145,14 +146,22 @@ def _steps(t: Array) -> list[float]:
     return [float(f"{step:.12g}") for step in np.diff(t)]
 
 
-def mean_and_memory(
-    dynamics: Dynamics, h: float, cells: Grid, t: Array, n_substeps: NDArray[np.intp]
-) -> tuple[Array, Array]:
-    """<x(t)> and the memory d<x(t_final)>/df(t), the response to the drive at earlier times: (T + 1,) each.
+class Ending(NamedTuple):
+    """What x(t_final) has to do with earlier times t: (T + 1,) each."""
 
-    `n_substeps` (T,) says how many steps to take in each interval of t.
+    mean: Array
+    """<x(t)>"""
+    memory: Array
+    """d<x(t_final)>/df(t), the response to the drive at time t"""
+    covariance: Array
+    """Cov(x(t), x(t_final))"""
 
-    With u(x, t) = E[x(t_final) | x(t) = x], which solves the backward equation, the memory is the sum of u L' P.
+
+def ending(dynamics: Dynamics, h: float, cells: Grid, t: Array, n_substeps: NDArray[np.intp]) -> Ending:
+    """Solves forward for the density and backward for u(x, t) = E[x(t_final) | x(t) = x].
+
+    `n_substeps` (T,) says how many steps to take in each interval of t. The memory is the sum of u L' P over the cells,
+    the covariance that of u (x - <x>) P.
     """
     walks, steps = _walks(dynamics, h, cells, t), _steps(t)
     P = _start(cells)
@@ -166,12 +175,14 @@ def mean_and_memory(
                 P = walk.implicit(step / count / 2, 2 * P) - P
             n += 1
         densities.append(P)
-    u, memory = cells.x[None], np.zeros(len(t))
+    means = np.array([float(P[0] @ cells.x) for P in densities])
+    u, memory, covariance = cells.x[None], np.zeros(len(t)), np.zeros(len(t))
     for k in range(len(steps), -1, -1):
         memory[k] = float((u * walks[0].gradient(densities[k])).sum())
+        covariance[k] = float((u * (cells.x - means[k]) * densities[k]).sum())
         for _ in range(n_substeps[k - 1] if k else 0):
             u = walks[k - 1].implicit(steps[k - 1] / n_substeps[k - 1] / 2, 2 * u, backward=True) - u
-    return np.array([float(P[0] @ cells.x) for P in densities]), memory
+    return Ending(means, memory, covariance)
 
 
 def _start(cells: Grid) -> Array:
@@ -260,11 +271,11 @@ def densities(dynamics: Dynamics, drive: Array, t: Array, at: Array) -> Array:
     delta, is given as zero. Cost: about 20 ms for 50 times.
     """
     if drive.mean() < 0:  # the grids are made for drives above zero
-        return densities(dynamics, -drive, t, -at[::-1])[:, ::-1]
+        return densities(mirrored(dynamics), -drive, t, -at[::-1])[:, ::-1]
     strongest = float(np.abs(drive).max())
     h = np.array([0.0, strongest])
     path = noiseless_path(dynamics, h, t)
-    low, high = reach(dynamics, h, path)
+    low, high = reach(dynamics, h, path, since=float(t[-1]))
     farthest = float(high.max())
     cells = cell_grid(
         dynamics, strongest, -farthest if drive.min() < 0 else float(low.min()), farthest, float(t[-1]), refine=2

@@ -34,7 +34,7 @@ standard deviation stay exact."""
 
 
 class Quantiles(NamedTuple):
-    """Standardised quantile functions Y(z; h) at L drives h >= 0, evenly in asinh(h / scale)."""
+    """Standardised quantile functions Y(z; h) at L drives, evenly in asinh(h / scale), for h >= 0 or for any h."""
 
     scale: jax.Array
     """()"""
@@ -42,12 +42,15 @@ class Quantiles(NamedTuple):
     """Y at `NORMALS` as real part, its rise to the next of `NORMALS` as imaginary part: (L * Z,)"""
     moments: jax.Array
     """E[Y^p], p = 1..8: (8, L)"""
+    below: jax.Array | None = None
+    """how many of the drives are below 0; None where h >= 0"""
 
 
 def quantiles(tables: NodeTables, dtype: str) -> Quantiles:
     """The quantile functions of the tables, at more drives than the tables have."""
     u = np.arcsinh(tables.h / tables.scale)
-    rows = np.arange(math.ceil(u[-1] * _ROWS_PER_UNIT) + 1) / _ROWS_PER_UNIT
+    numbers = np.arange(math.floor(u[0] * _ROWS_PER_UNIT), math.ceil(u[-1] * _ROWS_PER_UNIT) + 1)
+    rows = numbers / _ROWS_PER_UNIT
     shape = standardised(np.array([np.interp(rows, u, column) for column in tables.shape.T]).T)
     rise = np.diff(shape, axis=1, append=shape[:, -1:])
     pieces = (shape + 1j * rise).astype("complex64" if dtype == "float32" else "complex128")
@@ -55,6 +58,7 @@ def quantiles(tables: NodeTables, dtype: str) -> Quantiles:
         jnp.asarray(tables.scale.astype(dtype)[0]),
         jnp.asarray(pieces.reshape(-1)),
         jnp.asarray(shape_moments(shape, TOP).T.astype(dtype)),
+        jnp.asarray(np.dtype(dtype).type(-numbers[0])) if tables.signed else None,
     )
 
 
@@ -75,9 +79,13 @@ def fluctuation(
     """
     dtype, n_nodes = drive.dtype, drive.shape[1]
     width, n_rows = len(NORMALS), law.moments.shape[1]
-    # A node at -h is the mirror image of a node at h: its Y counts with the other sign.
-    spread = jnp.sqrt(jnp.maximum(second - mean**2, 0)) * jnp.where(drive < 0, -1, 1).astype(dtype)
-    u = jnp.arcsinh(jnp.abs(drive) / law.scale) * _ROWS_PER_UNIT
+    spread = jnp.sqrt(jnp.maximum(second - mean**2, 0))
+    if law.below is None:
+        # A node at -h is the mirror image of a node at h: its Y counts with the other sign.
+        spread = spread * jnp.where(drive < 0, -1, 1).astype(dtype)
+        u = jnp.arcsinh(jnp.abs(drive) / law.scale) * _ROWS_PER_UNIT
+    else:
+        u = jnp.arcsinh(drive / law.scale) * _ROWS_PER_UNIT + law.below
     row = jnp.clip(jnp.round(u).astype(jnp.int32), 0, n_rows - 1)
     mean_, spread_, first = (_by_quarter(a) for a in (mean, spread, row * width))
     per_interval = dtype.type((width - 1) / (NORMALS[-1] - NORMALS[0]))

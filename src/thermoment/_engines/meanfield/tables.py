@@ -1,33 +1,25 @@
 """Tables of one node over its drive: moments, response, covariance, second order; built once and kept on disk.
 
-Everything tabulated is even or odd in h, so only h >= 0 is kept, evenly in u = asinh(h / scale).
+Drives are even in u = asinh(h / scale). In a well without J3 all that is tabulated is even or odd in h, so only h >= 0
+is kept.
 """
 
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.meanfield.grids import (
-    Grid,
-    cell_grid,
-    halved,
-    inner_products,
-    noiseless_path,
-    reach,
-    substeps,
-    time_grid,
-    with_rest,
-)
+from thermoment._engines.meanfield.grids import NodeGrids, halved, inner_products
 from thermoment._engines.meanfield.modes import N_MODES, PAIRS, find_modes
 from thermoment._engines.meanfield.node import Expansion, Modes, richardson, solve
 from thermoment._engines.meanfield.quantiles import shapes
 from thermoment._support.files import cache_folder, read_tensors, write_tensors
+from thermoment._support.identity import stated
 from thermoment._support.threads import cores
 from thermoment.physics import LARGEST_DRIVE, Dynamics
 
@@ -35,19 +27,19 @@ Array = NDArray[np.float64]
 
 VERSION = 5
 """Raised whenever a table changes for the same arguments."""
-RANGES = (20.0, LARGEST_DRIVE)
+RANGES = (20.0, LARGEST_DRIVE, 1000.0)
 """Largest drives that tables are made for."""
 TOP = 8
 """Moments are tabulated up to this order."""
 _POINTS = 48
-"""H, the drives in a table."""
+"""H, the drives in a table, of one sign."""
 _SCOUTS = 12
 """Drives from which modes and kernels are found."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTables:
-    """Functions of the drive at H values of u = asinh(h / scale), evenly from 0.
+    """Functions of the drive at H values of u = asinh(h / scale), evenly from 0; of both signs where there is a J3.
 
     r time modes phi_a, Q products of two modes, K field kernels, R reaction kernels, moments of order p = 1..8,
     Z normals (quantiles.py). docs/theory.md has the equations.
@@ -95,6 +87,11 @@ class NodeTables:
     """rms over time of the part of <x(t)> outside the modes: (H,)"""
 
     @property
+    def signed(self) -> bool:
+        """Whether there are drives of both signs."""
+        return bool(self.h[0] < 0)
+
+    @property
     def h_max(self) -> float:
         return float(self.h[-1])
 
@@ -109,7 +106,7 @@ def node_tables(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float 
 
 @cache
 def _cached(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float) -> NodeTables:
-    facts = {"version": VERSION, "dynamics": asdict(dynamics), "t_final": t_final, "h_max": h_max}
+    facts = {"version": VERSION, "dynamics": stated(dynamics), "t_final": t_final, "h_max": h_max}
     if t_rest:
         facts["t_rest"] = t_rest
     path = cache_folder() / f"node-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.safetensors"
@@ -138,26 +135,20 @@ def _digest(tensors: dict[str, NDArray[Any]]) -> str:
 
 def build(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0) -> NodeTables:
     """Solves the single node at every drive on two grids. Takes seconds on two cores."""
-    scale = _scale(dynamics, t_final)
-    h = scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS))
-    coarse_t = with_rest(dynamics, time_grid(dynamics, h_max, t_final), t_rest)
-    noiseless = noiseless_path(dynamics, h, coarse_t)
-    n_substeps = substeps(dynamics, h, coarse_t, noiseless)
-    low, high = reach(dynamics, h, noiseless, rested=t_rest > 0)
-
-    def cells(k: int, refine: int) -> Grid:
-        return cell_grid(dynamics, float(h[k]), low[k], high[k], t_rest + t_final, refine)
+    scale, h = drives_of(dynamics, t_final, h_max)
+    grids = NodeGrids.of(dynamics, h, t_final, t_rest)
+    coarse_t, n_substeps = grids.t, grids.n_substeps
 
     with ThreadPoolExecutor(cores()) as pool:
 
         def over_drives(refine: int, t: Array, n_substeps: NDArray[np.intp], modes: Modes) -> dict[str, Array]:
             def one(k: int) -> Expansion:
-                return solve(dynamics, float(h[k]), cells(k, refine), t, n_substeps[:, k], modes, TOP)
+                return solve(dynamics, float(h[k]), grids.cells(k, refine), t, n_substeps[:, k], modes, TOP)
 
-            return _collect(list(pool.map(one, range(_POINTS))), t, modes)
+            return _collect(list(pool.map(one, range(len(h)))), t, modes)
 
-        scouts = np.linspace(0, _POINTS - 1, _SCOUTS).astype(int)
-        few = [(float(h[k]), cells(k, 1), coarse_t, np.ones_like(n_substeps[:, k])) for k in scouts]
+        scouts = np.linspace(0, len(h) - 1, _SCOUTS if h[0] == 0 else 2 * _SCOUTS - 1).astype(int)
+        few = [(float(h[k]), grids.cells(k, 1), coarse_t, np.ones_like(n_substeps[:, k])) for k in scouts]
         modes = find_modes(dynamics, few, coarse_t, pool)
         # Cells and time steps of the fine solution are half those of the coarse one. Only what does not depend on the
         # coupling is refined: what is of second order in the coupling needs three digits, which the coarse grid gives.
@@ -171,6 +162,13 @@ def build(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float = 0.0)
 
 
 _FIRST_ORDER = ("moments", "response", "mean", "mean_response")
+
+
+def drives_of(dynamics: Dynamics, t_final: float, h_max: float) -> tuple[float, Array]:
+    """The scale of a table, and its drives: (H,)."""
+    scale = _scale(dynamics, t_final)
+    h = np.asarray(scale * np.sinh(np.linspace(0, np.arcsinh(h_max / scale), _POINTS)))
+    return scale, np.concatenate([-h[:0:-1], h]) if dynamics.J3 else h
 
 
 def _scale(dynamics: Dynamics, t_final: float) -> float:

@@ -62,7 +62,7 @@ def training_curves(
     dynamics: Dynamics, t_final: float, orders: tuple[int, ...], dtype: str = "float32", t_rest: float = 0.0
 ) -> TrainingCurves:
     """The curves for moments of these orders at t_final, after a rest. The tables behind them are kept on disk."""
-    check_trainable(orders)
+    check_trainable(orders, dynamics)
     table = node_tables(dynamics, t_final, LARGEST_DRIVE, t_rest)
     L = noise_factor(table, orders)
     modes = max(MODES)
@@ -71,8 +71,12 @@ def training_curves(
     return TrainingCurves(_curves(table, rounds, dtype), _curves(table, np.stack(end, 1), dtype), jnp.asarray(orders))
 
 
-def check_trainable(orders: tuple[int, ...]) -> None:
-    """Refuses orders whose noise the tables do not know."""
+def check_trainable(orders: tuple[int, ...], dynamics: Dynamics) -> None:
+    """Refuses orders whose noise the tables do not know, wells that differ, and wells that are not even in x."""
+    if dynamics.n_nodes is not None:
+        raise invalid("dynamics", "be the same for all nodes to train through the finite-time moments", dynamics)
+    if np.any(dynamics.J3):
+        raise invalid("J3", "be zero to train through the finite-time moments", dynamics.J3)
     if 2 * max(orders) > TOP:
         raise invalid("orders", f"be at most {TOP // 2} to train through their noise", orders)
 

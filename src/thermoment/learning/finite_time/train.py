@@ -23,7 +23,7 @@ from thermoment._support.identity import identity
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import shares
 from thermoment.learning.finite_time import checkpoint as checkpoints
-from thermoment.learning.finite_time.lookup import TrainingCurves, check_work, training_curves
+from thermoment.learning.finite_time.lookup import TrainingCurves, check_trainable, check_work, training_curves
 from thermoment.learning.finite_time.loss import (
     RunningMeans,
     State,
@@ -162,6 +162,7 @@ def train(
     dynamics = reservoirs[0].dynamics if options.kT is None else replace(reservoirs[0].dynamics, kT=options.kT)
     t_final = protocol.t_final if options.t_final is None else options.t_final
     n_replicas = protocol.n_replicas if options.n_replicas is None else options.n_replicas
+    check_trainable(protocol.orders, dynamics)
     check_limits(dynamics, options.drive_limit, protocol.clip)
     check_rest(protocol, dynamics)
     check_work(options, n_replicas, protocol.orders)

@@ -39,8 +39,8 @@ export function nodePanel(canvas) {
     pen.fillText(text, MARGIN.left, top + 11);
   }
   function well(pen, toX, [top, bottom], h, replicas) {
-    const { J2, J4, kT } = node.well;
-    const U = (x) => x * (x * (J2 + J4 * x * x) - h);
+    const { J2, J3, J4, kT } = node.well;
+    const U = (x) => x * (x * (J2 + x * (J3 + J4 * x)) - h);
     const values = node.x.map(U);
     const floor = Math.min(...values);
     const ends = replicas.length ? Math.max(...replicas.map(U)) : floor;
