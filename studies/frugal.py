@@ -4,10 +4,10 @@
     python studies/frugal.py test --out FILE.json [--seeds 0 1 2]
 
 Every machine is the shipped experiment `frugal` with something changed, and is judged by its full sampled dynamics.
-`scan` trains on 55000 images and judges on the 5000 that were held out: all choices are made there. `test` trains what was
-chosen on all 60000 images and looks at the test images, over three seeds. The cost of an answer is the mean work of
-switching the drives on and off, which is the whole cost of a cycle where W is symmetric and nodes start from rest. A file
-that is there already is added to.
+`scan` trains on 55000 images and judges on the 5000 that were held out: all choices are made there. `test` trains what
+was chosen on all 60000 images and looks at the test images, over three seeds. The cost of an answer is the mean work of
+switching the drives on and off, which is the whole cost of a cycle where W is symmetric and nodes start from rest. A
+file that is there already is added to.
 """
 
 import argparse

@@ -242,9 +242,7 @@ def test_clipped_updates_are_counted_exactly(isa: str) -> None:
 @each_kernel
 @pytest.mark.parametrize("M", [2, 19])
 def test_every_order_64_bit_ids_and_no_clip(isa: str, M: int) -> None:
-    protocol = tm.Protocol(
-        dt=0.01, t_final=0.1, n_replicas=M, clip=math.inf, orders=tuple(range(1, 9)), seed=2**32 - 1
-    )
+    protocol = tm.Protocol(dt=0.01, t_final=0.1, n_replicas=M, clip=math.inf, orders=tuple(range(1, 9)), seed=2**32 - 1)
     ids = (2**40 + 3, 2**64 - 1)
     found, wanted = _native(isa, 6, 2, protocol, ids), _reference(6, 2, protocol, ids)
     np.testing.assert_allclose(found.raw, wanted.raw, atol=1e-6, rtol=2e-5)

@@ -30,6 +30,7 @@ def answer_cost(
     if 1 not in protocol.orders or any(one.dynamics.kT == 0 for one in reservoirs.values()):
         return None
     symmetric = all(integrability(one.W).integrable for one in reservoirs.values())
+    meanfield = meanfield and all(one.dynamics.J3 == 0 for one in reservoirs.values())
     cycles, start = {}, 0
     for name, one in reservoirs.items():
         first = start + protocol.orders.index(1) * one.n_nodes

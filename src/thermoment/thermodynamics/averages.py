@@ -15,6 +15,7 @@ from thermoment._engines.meanfield.engine import MeanField
 from thermoment._engines.meanfield.network import ERROR_OF_SECOND
 from thermoment._engines.meanfield.work import mean_work
 from thermoment._engines.task import Task
+from thermoment._support.checks import invalid
 from thermoment.physics import integrability
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
@@ -64,6 +65,9 @@ def averages(reservoir: Reservoir, inputs: ArrayLike, protocol: Protocol, engine
     """
     dynamics, kT = reservoir.dynamics, reservoir.dynamics.kT
     task = prepare(reservoir, inputs, replace(protocol, n_replicas=math.inf, orders=_ORDERS))
+    if dynamics.J3 != 0 or dynamics.n_nodes is not None:
+        must = "have J3 = 0 and nodes that are alike for an account without sampling; xla and reference sample any"
+        raise invalid("dynamics", must, dynamics)
     (moments,), _ = readings(task, engine)
     h, W, S = task.drive, task.W, symmetric_part(task.W)
     m1, m2, m4 = (moments.order(p) for p in _ORDERS)

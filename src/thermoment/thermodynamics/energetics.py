@@ -119,6 +119,8 @@ def energetics(
     reservoirs, protocol = _machine(reservoir, protocol)
     kT = reservoirs[0].dynamics.kT
     for one in reservoirs:
+        if np.ndim(one.dynamics.kT):
+            raise invalid("kT", "be the same for all nodes where energies are asked for in units of it", "an array")
         if one.dynamics.kT == 0:
             raise invalid("kT", "be positive where energies are asked for in units of kT", 0.0)
         if one.dynamics.kT != kT:

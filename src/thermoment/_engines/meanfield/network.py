@@ -190,7 +190,7 @@ def solve_trajectories(h: jax.Array, W: jax.Array, node: NodeCurves) -> Trajecto
     """The mean trajectories at drives h (S, N) and coupling W (N, N), self-consistent as in `solve_network`."""
     state = _self_consistent_state(h, W, node)
     drive = _split_state(state, node)[0]
-    sign = _sign(drive)
+    sign = _sign(drive, node)
     alone = curves(node.rounds[: node.sizes.r], node.shapes, sign * drive)
     return Trajectories(drive, sign * alone + _round(h, W, node, state)[1])
 
