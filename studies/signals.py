@@ -4,7 +4,7 @@
     python studies/signals.py narma10 mackey-glass noise memory
 
 Each part is kept in studies/results/signals.json beside the others. Both kinds of machine have 100 nodes and the same
-signal, scaled to a standard deviation of 1. For each, 10 random settings are tried on validation rows, the best one is
+signal, scaled to a standard deviation of 1. For each, 12 random settings are tried on validation rows, the best one is
 kept, and 3 machines drawn at it are judged on test rows. Then the temperature and the number of replicas are varied.
 """
 
@@ -27,7 +27,7 @@ Machine = Callable[[dict[str, float], int, Array], Array]
 
 RESULT = Path(__file__).parent / "results" / "signals.json"
 NODES, WASHOUT, TRAIN, VALIDATION, TEST = 100, 200, 2000, 1000, 1000
-TRIES, SEEDS = 10, 3
+TRIES, SEEDS = 12, 3
 RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 AHEAD = 84
 """Rows by which Mackey-Glass is predicted."""

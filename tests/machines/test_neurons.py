@@ -155,7 +155,7 @@ def test_gradients_teach_two_layers_a_cosine() -> None:
 
 def test_a_training_that_runs_away_says_so() -> None:
     options: Any = {"warm_up": 30, "steps": 0, "batch_size": 40, "learning_rate": 20.0}
-    with pytest.raises(RuntimeError, match="The loss is not finite after [0-9]+ steps: .* Take a shorter dt"):
+    with pytest.raises(RuntimeError, match=r"The loss is not finite after [0-9]+ steps: .* Take a shorter dt"):
         tm.neurons.learn(machine(), Z, COSINE, tm.Protocol(dt=0.1), **options)
 
 
