@@ -13,17 +13,18 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import thermoment as tm
 from thermoment._support.host import environment
 from thermoment.data import load as load_data
 
-Array = NDArray[np.float64]
+Part = Callable[[Path, dict[str, Any]], dict[str, Any]]
+"""Where machines are kept and what the part found before: what it finds."""
 RESULT = Path(__file__).parent / "results" / "neurons.json"
 WIDTHS = (8, 8, 8, 8)
 DT = 2e-3
@@ -213,7 +214,13 @@ def kept() -> dict[str, Any]:
 def main() -> None:
     """Does the parts that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = {"gradient": gradient, "genetic": genetic, "clock": clock, "activation": activation, "mnist": mnist}
+    parts: dict[str, Part] = {
+        "gradient": gradient,
+        "genetic": genetic,
+        "clock": clock,
+        "activation": activation,
+        "mnist": mnist,
+    }
     parser.add_argument("parts", nargs="+", choices=parts)
     parser.add_argument("--machines", type=Path, default=Path("runs/neurons"), help="where trained machines are kept")
     parser.add_argument("--data-dir", help="where MNIST is")
