@@ -18,7 +18,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*GAINS, "one_node"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*GAINS, "one_node", "cosine", "narma"}
 
 
 @pytest.mark.parametrize("name", ["parity", "two_moons", pytest.param("digits", marks=pytest.mark.slow)])
@@ -42,3 +42,16 @@ def test_a_node_reaches_equilibrium_late_and_not_early() -> None:
     assert np.all(equilibrium - early > 10 * error)
     late, error, equilibrium = relax(4.0)
     np.testing.assert_array_less(np.abs(late - equilibrium), 5 * error + 2e-4)
+
+
+def test_a_turning_reservoir_follows_narma_better_than_independent_numbers() -> None:
+    independent, turning = load("narma")["errors"](1000).values()
+    assert turning < 0.45
+    assert turning < 0.8 * independent
+
+
+@pytest.mark.slow
+def test_layers_learn_a_cosine() -> None:
+    before, after = load("cosine")["errors"]().values()
+    assert before > 0.3
+    assert after < 0.02

@@ -171,6 +171,11 @@ def _descend(
             examples = x[rows].astype(np.float32), wanted, now
             weights, state, value = _step(weights, state, *examples, clock, loss, optimiser)
             losses.append(float(value))
+            if not math.isfinite(losses[-1]):
+                raise RuntimeError(
+                    f"The loss is not finite after {len(losses)} steps: the weights have outgrown the time step of "
+                    f"{protocol.dt:g}. Take a shorter dt or a smaller learning_rate."
+                )
             if report is not None:
                 report(len(losses), losses[-1])
     return Trained(machine_of(weights, machine), np.array(losses))
