@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
+from thermoment import data
 from thermoment.machines.generative import reverse_fit
 
 DYNAMICS = tm.Dynamics(kT=0.05)
@@ -163,3 +164,17 @@ generate: Any = TestImages.machine.generate
 def test_bad_input_is_refused(call: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         call()
+
+
+@pytest.mark.slow
+def test_a_class_of_mnist_that_is_asked_for_is_drawn() -> None:
+    if not any(place.present for place in data.locate("mnist")):
+        pytest.skip("MNIST is not on this machine")
+    mnist = data.load("mnist")
+    x, y = mnist.x_train[:1000], mnist.y_train[:1000]
+    options: dict[str, Any] = {"groups": y, "n_hidden": 64, "classes": y, "prompt": 1.0, "ridge": 0.2}
+    machine = tm.train_generator(x, tm.Dynamics(kT=0.02), **options)
+    asked = np.arange(20) % 10
+    made = machine.generate(20, prompts=asked, duration=5.0, contrast=1.5)
+    read = tm.pretrained("mnist", engine="meanfield").predict(made.images[-1])
+    assert (read == asked).mean() > 0.6
