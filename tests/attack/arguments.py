@@ -74,6 +74,11 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
+COLD = tm.Dynamics(kT=0.05)
+NOISING = tm.Noising(duration=0.2, dt=0.02, levels=3)
+DRAWINGS = [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+GENERATOR = tm.train_generator(DRAWINGS, COLD, NOISING, n_hidden=2, classes=[0, 1], prompt=0.5)
+
 CALLS: dict[str, Call] = {
     "Dynamics": Call(tm.Dynamics, {"J2": 1.0, "J4": 1.0, "mu": 1.0, "kT": 0.1, "J3": 0.5}),
     "nodes that differ": Call(
@@ -87,6 +92,54 @@ CALLS: dict[str, Call] = {
     "force on nodes that differ": Call(MIXED.force, {"x": [1.0, 2.0], "h": 0.5}),
     "stationary_point of nodes that differ": Call(MIXED.stationary_point, {"h": [0.5, 0.1]}),
     "boltzmann_moments of nodes that differ": Call(MIXED.boltzmann_moments, {"h": [0.5, 0.1], "orders": (1, 2)}),
+    "path_likelihood": Call(
+        tm.path_likelihood,
+        {"reservoir": RESERVOIR, "inputs": INPUTS, "paths": np.zeros((2, 3, 4)), "protocol": PROTOCOL},
+    ),
+    "guided_paths": Call(tm.guided_paths, {"fields": INPUTS, "dynamics": COLD, "protocol": PROTOCOL}),
+    "learn_paths": Call(
+        tm.learn_paths,
+        {
+            "inputs": INPUTS,
+            "fields": np.array([[1.0, 2.0], [3.0, 1.0]]),
+            "dynamics": COLD,
+            "protocol": PROTOCOL,
+            "rounds": 0,
+            "ridge": 0.1,
+        },
+    ),
+    "Pathwise": Call(tm.Pathwise, {"epochs": 1, "batch": 1, "rate": 0.1, "sharpness": 1.0, "seed": 0}),
+    "Teaching": Call(tm.Teaching, {"n_hidden": 1, "hidden": 1.0, "output": 1.0, "epochs": 1, "batch": 1, "rate": 0.1}),
+    "Noising": Call(tm.Noising, {"field": 2.0, "duration": 0.2, "fade": 0.7, "dt": 0.02, "levels": 3}),
+    "noised_paths": Call(tm.noised_paths, {"s": INPUTS, "noising": NOISING, "dynamics": COLD, "seed": 0}),
+    "train_generator": Call(
+        tm.train_generator,
+        {
+            "images": DRAWINGS,
+            "dynamics": COLD,
+            "noising": NOISING,
+            "groups": [0, 1],
+            "n_hidden": 2,
+            "classes": [0, 1],
+            "prompt": 0.5,
+            "ridge": 0.1,
+            "seed": 0,
+        },
+    ),
+    "generate": Call(
+        GENERATOR.generate,
+        {
+            "n": 2,
+            "prompts": [0, 1],
+            "duration": 0.2,
+            "rest": 0.2,
+            "readings": 1,
+            "contrast": 1.0,
+            "seed": 0,
+            "engine": "reference",
+        },
+    ),
+    "Dynamics": Call(tm.Dynamics, {"J2": 1.0, "J4": 1.0, "mu": 1.0, "kT": 0.1}),
     "potential": Call(WELL.potential, {"x": 1.0, "h": 0.5}),
     "force": Call(WELL.force, {"x": 1.0, "h": 0.5}),
     "curvature": Call(WELL.curvature, {"x": 1.0}),

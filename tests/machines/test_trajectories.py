@@ -142,6 +142,15 @@ class TestStudents:
         mixed = tm.learn_paths(self.digits.x_train, fields[::-1], self.dynamics, self.protocol)
         assert self.right(mixed) < 0.3  # control: the fields are those of other images
 
+    def test_the_fields_are_those_of_resting_nodes(self) -> None:
+        rng = np.random.default_rng(0)
+        A, a, V, v, x = (rng.normal(size=shape) for shape in ((4, 3), 4, (2, 4), 2, (5, 3)))
+        teacher = tm.Teacher(A, a, V, v, self.dynamics, tm.Teaching(hidden=50, output=20))
+        hidden, output = np.split(teacher.fields(x), [4], axis=1)
+        np.testing.assert_allclose(hidden, 50 * (x @ A.T + a))
+        s = self.dynamics.stationary_point(hidden) / self.dynamics.stationary_point(50.0)
+        np.testing.assert_allclose(output, 20 * (s @ V.T + v))
+
     def test_gradients_through_paths_teach_a_random_network(self) -> None:
         rng = np.random.default_rng(0)
         W = rng.normal(0, 2, (34, 34))

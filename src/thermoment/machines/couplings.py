@@ -7,9 +7,12 @@ the least sum of (g_i - sum_j W_ij x_j)^2 over all samples and nodes solves
 """
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, cg
+
+from thermoment._support.checks import check_array, check_shape
+from thermoment._support.memory import check_fits
 
 Array = NDArray[np.float64]
 
@@ -54,3 +57,10 @@ def symmetric_fit(
         raise RuntimeError(f"The coupling was not found in {most} iterations: add a ridge, or raise the tolerance.")
     W = flat.reshape(N, N)
     return np.asarray((W + W.T) / 2)
+
+
+def held(argument: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Array:
+    """`value` as a finite float64 array of `shape` that fits into memory."""
+    found = check_shape(argument, value, shape)
+    check_fits(argument, found.shape)
+    return check_array(argument, found, shape)

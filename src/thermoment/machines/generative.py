@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._engines.task import Engine
 from thermoment._support.checks import (
-    check_array,
     check_integer,
     check_labels,
     check_not_negative,
@@ -24,9 +23,11 @@ from thermoment._support.checks import (
     invalid,
     quoted,
 )
-from thermoment.machines.couplings import symmetric_fit
+from thermoment._support.memory import check_fits
+from thermoment.machines.couplings import held, symmetric_fit
 from thermoment.machines.noising import Noising, check_parts, node_law, noised_paths
 from thermoment.machines.trajectories import path_likelihood
+from thermoment.noise import MAX_STEPS
 from thermoment.phases import Phase, course
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
@@ -114,12 +115,17 @@ class Generator:
         n, readings = check_integer("n", n, 1, 2**31), check_integer("readings", readings, 1, 10**4)
         contrast = check_positive("contrast", contrast)
         network, dt = self.reservoir, self.noising.dt
+        lasts = self.noising.duration if duration is None else check_positive("duration", duration)
+        rest = check_positive("rest", rest)
+        for name, time in (("duration", lasts), ("rest", rest)):
+            if time / dt > MAX_STEPS:
+                raise invalid(name, f"be at most 2^32 steps of {dt:g}", time)
+        check_fits("n", (n, readings + 1, network.n_nodes))
         inputs = np.zeros((n, network.n_inputs))
         if prompts is not None:
             inputs[np.arange(n), check_labels("prompts", prompts, n, network.n_inputs)] = 1.0
-        lasts = self.noising.duration if duration is None else check_positive("duration", duration)
         each = max(1, round(lasts / readings / dt)) * dt
-        rest = max(1, round(check_positive("rest", rest) / dt)) * dt
+        rest = max(1, round(rest / dt)) * dt
         phases = [Phase(rest, None, np.zeros_like(network.W)), *[Phase(each, inputs)] * readings]
         protocol = Protocol(dt=dt, t_final=each, n_replicas=1, seed=seed, orders=(1,))
         x = course(network, phases, protocol, engine=engine).raw[:, :, 0]
@@ -161,7 +167,7 @@ def train_generator(
     noising = Noising() if noising is None else noising
     check_parts(noising, dynamics)
     ridge = check_not_negative("ridge", ridge)
-    pixels = check_array("images", images, ("S", "D"))
+    pixels = held("images", images, ("S", "D"))
     if pixels.min() < 0 or pixels.max() > 1:
         raise invalid("images", "lie between 0 and 1", f"from {pixels.min():g} to {pixels.max():g}")
     n_visible = pixels.shape[1]
@@ -231,10 +237,10 @@ def descend_generator(
         steps: how many.
         seed: of the paths.
     """
-    pixels = check_array("images", images, ("S", generator.n_visible))
+    pixels = held("images", images, ("S", generator.n_visible))
     rate, steps = check_positive("rate", rate), check_integer("steps", steps, 1, 10**9)
     hidden = generator.reservoir.n_nodes - generator.n_visible
-    extra = check_array("codes", codes, (len(pixels), hidden)) if codes is not None else np.zeros((len(pixels), 0))
+    extra = held("codes", codes, (len(pixels), hidden)) if codes is not None else np.zeros((len(pixels), 0))
     s = np.concatenate([2 * pixels - 1, extra], axis=1)
     network, noising = generator.reservoir, generator.noising
     protocol = Protocol(dt=noising.dt, t_final=noising.duration)

@@ -17,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_array, check_fields, check_integer, invalid, quoted
+from thermoment._support.checks import check_fields, check_integer, invalid, quoted
+from thermoment.machines.couplings import held
+from thermoment.noise import MAX_STEPS
 from thermoment.physics import Dynamics, force
 from thermoment.protocol import whole_steps
 
@@ -51,7 +53,7 @@ class Noising:
             raise invalid("fade", "be at most 1", self.fade)
         if self.levels % 2 == 0:
             raise invalid("levels", "be odd, so that zero is one of them", self.levels)
-        if whole_steps(self.duration, self.dt) is None:
+        if self.duration / self.dt > MAX_STEPS or whole_steps(self.duration, self.dt) is None:
             raise invalid("dt", f"divide the duration of {self.duration} into whole steps", self.dt)
 
     @property
@@ -64,7 +66,7 @@ class Noising:
 
     def rounded(self, s: ArrayLike) -> NDArray[np.intp]:
         """The number of the level next to each s (S, N), from 0 to `levels` - 1."""
-        s = check_array("s", s, ("S", "N"))
+        s = held("s", s, ("S", "N"))
         if np.abs(s).max() > 1:
             raise invalid("s", "lie between -1 and 1", f"up to {np.abs(s).max():g}")
         return np.rint((s + 1) / 2 * (self.levels - 1)).astype(np.intp)
@@ -134,15 +136,15 @@ def noised_paths(s: ArrayLike, noising: Noising, dynamics: Dynamics, *, seed: in
     check_parts(noising, dynamics)
     rows = noising.rounded(s)
     rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
-    held = noising.field * np.linspace(-1, 1, noising.levels)[rows]
+    fields = noising.field * np.linspace(-1, 1, noising.levels)[rows]
     spread = np.sqrt(2 * dynamics.mu * dynamics.kT * noising.dt)
-    x = dynamics.stationary_point(held)
+    x = dynamics.stationary_point(fields)
     paths = np.empty((len(x), noising.n_steps + 1, x.shape[1]))
     strengths = np.concatenate([np.ones(noising.n_steps), noising.strength()])  # first it comes to equilibrium
     for n, c in enumerate(strengths):
         if n >= noising.n_steps:
             paths[:, n - noising.n_steps] = x
-        x = x + dynamics.mu * noising.dt * force(x, c * held, dynamics) + spread * rng.normal(size=x.shape)
+        x = x + dynamics.mu * noising.dt * force(x, c * fields, dynamics) + spread * rng.normal(size=x.shape)
     paths[:, -1] = x
     return paths
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_array, check_integer, check_not_negative, invalid, quoted
+from thermoment._support.checks import check_integer, check_not_negative, invalid, quoted
 from thermoment._support.memory import check_fits
-from thermoment.machines.couplings import symmetric_fit
+from thermoment.machines.couplings import held, symmetric_fit
 from thermoment.noise import MAX_NODES
 from thermoment.physics import Dynamics, force
 from thermoment.protocol import Protocol
@@ -31,6 +31,8 @@ Array = NDArray[np.float64]
 
 _BATCH = 1000
 """Samples whose paths are in memory at once."""
+_LARGEST = 1e15
+"""Drives, fields and inputs beyond this are none: their squares would leave float32."""
 _ANY = Protocol()
 
 
@@ -61,12 +63,15 @@ def path_likelihood(
     dynamics, dt = reservoir.dynamics, protocol.dt
     if dynamics.kT == 0:
         raise invalid("kT", "be positive: without noise every path but one has probability zero", 0.0)
-    X = check_array("inputs", inputs, ("S", reservoir.n_inputs))
-    x = check_array("paths", paths, (len(X), "T", reservoir.n_nodes))
+    X = held("inputs", inputs, ("S", reservoir.n_inputs))
+    x = held("paths", paths, (len(X), "T", reservoir.n_nodes))
     if x.shape[1] < 2:
         raise invalid("paths", "have at least two points in time", f"of shape {x.shape}")
     before, change = x[:, :-1], np.diff(x, axis=1)
-    r = change / (dynamics.mu * dt) - force(before, reservoir.drive(X)[:, None], dynamics) - before @ reservoir.W.T
+    h = reservoir.drive(X)[:, None]
+    if (strongest := float(np.abs(h).max())) > _LARGEST:
+        raise invalid("inputs", f"drive nodes by at most {_LARGEST:g}", f"up to {strongest:.3g}")
+    r = change / (dynamics.mu * dt) - force(before, h, dynamics) - before @ reservoir.W.T
     unit = dynamics.mu * dt / dynamics.kT
     by_W = np.einsum("sti,stj->ij", r, before, optimize=True)
     np.fill_diagonal(by_W, 0.0)
@@ -88,7 +93,7 @@ def guided_paths(fields: ArrayLike, dynamics: Dynamics, protocol: Protocol) -> A
         (S, T + 1, N), x at t = 0, dt, ..., t_final = T dt.
     """
     _check_kinds(dynamics, protocol)
-    g = check_array("fields", fields, ("S", "N"))
+    g = held("fields", fields, ("S", "N"))
     strongest = float(np.abs(g).max())
     stable = dynamics.largest_stable_step(strongest)
     if protocol.dt > stable:
@@ -121,9 +126,13 @@ class PathSums:
         The products are taken in float32 and added up in float64.
         """
         Z, N = self._zx.shape
-        X = check_array("inputs", inputs, ("S", Z - 1))
-        g = check_array("fields", fields, (len(X), N)).astype(np.float32)
-        x = check_array("paths", paths, (len(X), "T", N)).astype(np.float32)
+        X = held("inputs", inputs, ("S", Z - 1))
+        g = held("fields", fields, (len(X), N))
+        x = held("paths", paths, (len(X), "T", N))
+        for name, part in (("inputs", X), ("fields", g), ("paths", x)):
+            if (largest := float(np.abs(part).max())) > _LARGEST:
+                raise invalid(name, f"be at most {_LARGEST:g} in magnitude", f"up to {largest:.3g}")
+        g, x = g.astype(np.float32), x.astype(np.float32)
         z = np.concatenate([np.ones((len(X), 1)), X], axis=1).astype(np.float32)
         T, in_time, flat = x.shape[1], x.sum(axis=1), x.reshape(-1, N)
         self._zz += T * (z.T @ z)
@@ -147,7 +156,11 @@ class PathSums:
         A = self._zz.copy()
         inner = np.arange(1, len(A))
         A[inner, inner] += share * float(np.diagonal(A)[1:].mean())
-        solved = np.linalg.solve(A, np.concatenate([self._zx, self._zg], axis=1))
+        try:
+            solved = np.linalg.solve(A, np.concatenate([self._zx, self._zg], axis=1))
+        except np.linalg.LinAlgError:
+            must = "be larger where inputs never change or follow from each other"
+            raise invalid("ridge", must, share) from None
         by_x, by_g = np.split(solved, 2, axis=1)
         W = symmetric_fit(self._xx - self._zx.T @ by_x, self._xg - self._zx.T @ by_g)
         linear = by_g - by_x @ W
@@ -180,8 +193,8 @@ def learn_paths(
     Cost: S * T * N^2 floating-point operations a round, and the simulation of one replica.
     """
     _check_kinds(dynamics, protocol)
-    X = check_array("inputs", inputs, ("S", "D"))
-    g = check_array("fields", fields, (len(X), "N"))
+    X = held("inputs", inputs, ("S", "D"))
+    g = held("fields", fields, (len(X), "N"))
     rounds, ridge = check_integer("rounds", rounds, 0, 1000), check_not_negative("ridge", ridge)
     one = replace(protocol, n_replicas=1)
     student: Reservoir | None = None
