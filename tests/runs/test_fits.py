@@ -12,6 +12,7 @@ from support.runs import TINY, contents, experiment
 from support.sketches import node_of_zeros, sketch
 from thermoment import data
 from thermoment.experiments.experiment import Experiment
+from thermoment.learning.options import FiniteTime
 from thermoment.report.figures import draw
 from thermoment.runs import fits, reservoirs, stages
 from thermoment.runs.context import Context
@@ -134,3 +135,18 @@ def test_features_wait_for_the_training_of_no_other_reservoir(
         if task.kind == "features" and task.name == "K2":
             do(job, task, context)
     assert trained == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"beside": True}, {"joint": False}, {"joint": False, "beside": True}])
+def test_tasks_of_a_finite_time_training_leave_nothing_to_do(
+    small: Experiment, tmp_path: Path, options: dict[str, bool]
+) -> None:
+    readout = replace(small.readout, converged=False)
+    trained = replace(small, finite_time=FiniteTime(epochs=1, batch_size=50, **options), readout=readout)
+    job, every = job_in(tmp_path / ".stages", trained)
+    for task in every:
+        do(job, task, job.context())
+    heard: list[str] = []
+    tm.run(trained, tmp_path / "tiny", listener=lambda what, *_: heard.append(what))
+    assert set(heard) == {"figures and report"}

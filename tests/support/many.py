@@ -28,7 +28,7 @@ from thermoment import cli  # noqa: F401
 from thermoment._support import progress
 from thermoment.report import page, terminal  # noqa: F401
 from thermoment.report.figures import draw
-from thermoment.runs import claims, features, reservoirs, run, stages  # noqa: F401
+from thermoment.runs import claims, features, fits, reservoirs, run, stages  # noqa: F401
 from thermoment.runs.feature_store import FeatureStore
 
 
@@ -53,7 +53,7 @@ def log_work(log: Path) -> None:
 
     setattr(FeatureStore, "write", writing)  # noqa: B010
     vars(features)["simulate_chunk"] = beginning
-    for module in (reservoirs, stages):
+    for module in (reservoirs, fits, stages):
         keep = vars(module)["keep"]
 
         def keeping(stage: Any, *rest: Any, keep: Any = keep) -> bool:
@@ -127,7 +127,8 @@ def main(folder: Path, experiment: str, total: int, killed: int, seed: int) -> N
     if code := ended(started(whole, experiment, "one")):
         raise SystemExit(f"The run failed with {code}: {(whole / 'one.stderr').read_text()}")
     chance = random.Random(seed)
-    events = {number: chance.randrange(1, 12) for number in chance.sample(range(1, total + 1), killed)}
+    # Each process has six events at least, with one chunk of its own: two claims and two reports.
+    events = {number: chance.randrange(1, 7) for number in chance.sample(range(1, total + 1), killed)}
     children = {
         number: started(shared, experiment, str(number), "--part", f"{number}/{total}", event=events.get(number, 0))
         for number in range(1, total + 1)
