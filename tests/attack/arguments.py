@@ -139,7 +139,6 @@ CALLS: dict[str, Call] = {
             "engine": "reference",
         },
     ),
-    "Dynamics": Call(tm.Dynamics, {"J2": 1.0, "J4": 1.0, "mu": 1.0, "kT": 0.1}),
     "potential": Call(WELL.potential, {"x": 1.0, "h": 0.5}),
     "force": Call(WELL.force, {"x": 1.0, "h": 0.5}),
     "curvature": Call(WELL.curvature, {"x": 1.0}),
