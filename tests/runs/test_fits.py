@@ -140,7 +140,7 @@ def test_features_wait_for_the_training_of_no_other_reservoir(
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"beside": True}, {"joint": False}, {"joint": False, "beside": True}])
 def test_tasks_of_a_finite_time_training_leave_nothing_to_do(
-    small: Experiment, tmp_path: Path, options: dict[str, bool]
+    small: Experiment, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     readout = replace(small.readout, converged=False)
     trained = replace(small, finite_time=FiniteTime(epochs=1, batch_size=50, **options), readout=readout)

@@ -97,3 +97,13 @@ def test_without_mean_field_solution() -> None:
     strong = coupled([[0.0, 3.0], [-3.0, 0.0]], [0.1, 0.1], COLD)
     with pytest.raises(RuntimeError, match="coupling is too strong"):
         tm.distance_to_equilibrium(strong, [[1.0]], LIMIT)
+
+
+@pytest.mark.parametrize("drive", [-0.7, 0.7])
+def test_two_leaning_wells_hold_each_other(drive: float) -> None:
+    """At the drives that are found, each node's mean in equilibrium gives the other's drive."""
+    dynamics = tm.Dynamics(J2=0.5, J3=0.8, kT=0.3)
+    h, W = np.array([[drive, 0.1]]), np.array([[0.0, 0.4], [-0.3, 0.0]])
+    found = relaxation.stationary_drive(h, W, dynamics)
+    mean = dynamics.boltzmann_moments(found, [1])[0]
+    np.testing.assert_allclose(found, h + mean @ W.T, atol=1e-5)

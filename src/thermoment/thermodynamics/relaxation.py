@@ -82,15 +82,18 @@ def stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
     """The self-consistent drives h_i + sum_j W_ij <x_j>, <x_j> in equilibrium at the drive of node j: (S, N)."""
     if not W.any():
         return h
-    largest = float(
-        np.abs(h).max() + np.abs(W).sum(axis=1).max() * (abs(dynamics.stationary_point(np.abs(h).max())) + 1)
-    )
+    strongest = float(np.abs(h).max())
+    farthest = float(np.abs(dynamics.stationary_point(np.array([-strongest, strongest]))).max())
+    largest = strongest + float(np.abs(W).sum(axis=1).max()) * (farthest + 1)
     scale = float(dynamics.kT / np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
-    u = np.linspace(0, np.arcsinh(2 * largest / scale), _POINTS)
+    # The mean of a well that does not lean is odd in the drive, so drives of one sign are enough. A leaning well's is not.
+    end = np.arcsinh(2 * largest / scale)
+    u = np.linspace(-end, end, 2 * _POINTS - 1) if dynamics.J3 else np.linspace(0, end, _POINTS)
     mean = dynamics.boltzmann_moments(scale * np.sinh(u), [1])[0]
     drive = h
     for _ in range(_MOST_ROUNDS):
-        x = np.sign(drive) * np.interp(np.arcsinh(np.abs(drive) / scale), u, mean)
+        sign = 1.0 if dynamics.J3 else np.sign(drive)
+        x = sign * np.interp(np.arcsinh(sign * drive / scale), u, mean)
         new = h + x @ W.T
         if np.abs(new - drive).max() < _TOLERANCE:
             return np.asarray(new)
