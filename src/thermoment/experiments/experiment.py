@@ -3,9 +3,10 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from os import PathLike
@@ -14,8 +15,11 @@ from typing import Any
 
 import tomli_w
 
-from thermoment._support.checks import check_integer, check_not_negative, invalid
+from thermoment._support.checks import check_choice, check_integer, check_not_negative, invalid
+from thermoment._support.identity import LATER
 from thermoment.data.table import Split
+from thermoment.experiments import scan as scans
+from thermoment.experiments.dotted import override
 from thermoment.experiments.toml import as_table, build
 from thermoment.learning.options import FiniteTime, Sgd, Stage, Training
 from thermoment.physics import Dynamics
@@ -23,6 +27,9 @@ from thermoment.protocol import Protocol
 
 REPEAT_STRIDE = 1000
 """How far the seeds of two repeats of an experiment are apart."""
+SEEDS = ("reservoirs", "batches", "trajectories", "readout")
+"""What has seeds of its own: the draws of W, K and b; the order of the batches that train them; the noise of the
+simulation; the order of the batches that fit the readout."""
 _LONGEST_NAME = 64
 _LONGEST_NAMES = 180
 """Of all reservoirs joined by +: a readout's file is called so, and a file's name has at most 255 bytes."""
@@ -84,6 +91,10 @@ class ReservoirSettings:
     start: str | None = None
     """another reservoir, whose W, K and b as drawn it starts from"""
     stages: tuple[Stage, ...] = ()
+    symmetric: bool = field(default=False, metadata=LATER)
+    """whether W is drawn as (W + W^T) / sqrt(2)"""
+    batch_seed: int | None = field(default=None, metadata=LATER)
+    """of the training: the order of its batches, and its head; None for `seed`"""
 
     def __post_init__(self) -> None:
         _check_name("name", self.name)
@@ -91,6 +102,18 @@ class ReservoirSettings:
         check_integer("n_nodes", self.n_nodes, 1, 2**14)
         for name in ("s_W", "s_K", "s_b"):
             object.__setattr__(self, name, check_not_negative(name, getattr(self, name)))
+        if self.batch_seed is not None:
+            check_integer("batch_seed", self.batch_seed, 0, 2**62)
+
+    @property
+    def training_seed(self) -> int:
+        """The seed of the order of its batches."""
+        return self.seed if self.batch_seed is None else self.batch_seed
+
+    def reseeded(self, draw: int, batches: int) -> "ReservoirSettings":
+        """The same with seeds moved by so much."""
+        seed, training = self.seed + draw, self.training_seed + batches
+        return replace(self, seed=seed, batch_seed=None if training == seed else training)
 
 
 @dataclass(frozen=True)
@@ -125,6 +148,8 @@ class Experiment:
     engine: str = "auto"
     repeats: int = 1
     """how often the whole is done, each time with other seeds"""
+    vary: tuple[str, ...] = field(default=SEEDS, metadata=LATER)
+    """which seeds are others in a repeat, of SEEDS"""
     data: Data = field(default_factory=Data)
     dynamics: Dynamics = field(default_factory=Dynamics)
     protocol: Protocol = field(default_factory=Protocol)
@@ -135,10 +160,16 @@ class Experiment:
     features: FeatureSettings = field(default_factory=FeatureSettings)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """of a study: for each variant what it changes, as in `--set`, and its `description`"""
+    scan: Mapping[str, Any] | None = field(default=None, metadata=LATER)
+    """of a study: settings by dotted keys, and for each the list of values that are tried; see experiments/scan.py"""
 
     def __post_init__(self) -> None:
         _check_name("name", self.name)
         check_integer("repeats", self.repeats, 1, 1000)
+        for kind in self.vary:
+            check_choice("vary", kind, SEEDS)
+        if not self.vary or len(set(self.vary)) < len(self.vary):
+            raise invalid("vary", f"name some of {', '.join(SEEDS)}, each once", self.vary)
         names = [plan.name for plan in self.reservoirs]
         if not names or len(set(names)) < len(names):
             raise invalid("reservoirs", "have at least one, each with a name of its own", names)
@@ -162,26 +193,35 @@ class Experiment:
                 raise invalid("variants", "have names that no other folder of a run has", repr(variant))
             if not isinstance(changes, Mapping):
                 raise invalid(f"variants.{variant}", "be a table of what it changes", repr(changes))
+        n_runs = self.repeats * scans.count(self.variants, self.scan)
+        if n_runs > scans.MOST_RUNS:
+            raise invalid("scan", f"be a study of at most {scans.MOST_RUNS} runs, repeats counted", f"one of {n_runs}")
+
+    @cached_property
+    def points(self) -> dict[str, dict[str, Any]]:
+        """Of a study what each of its points changes, by name: its variants, with all values of the scan."""
+        return scans.points(self.variants, self.scan)
 
     def repeat(self, number: int) -> "Experiment":
         """The same with the seeds of repeat `number`; repeat 0 has the seeds as written."""
-        shift = REPEAT_STRIDE * number
-        trained = self.finite_time and replace(self.finite_time, seed=self.finite_time.seed + shift)
+        shift = {kind: REPEAT_STRIDE * number if kind in self.vary else 0 for kind in SEEDS}
+        trained = self.finite_time and replace(self.finite_time, seed=self.finite_time.seed + shift["batches"])
         return replace(
             self,
             repeats=1,
             finite_time=trained,
-            protocol=replace(self.protocol, seed=self.protocol.seed + shift),
-            readout=replace(self.readout, seed=self.readout.seed + shift),
-            reservoirs=tuple(replace(plan, seed=plan.seed + shift) for plan in self.reservoirs),
+            protocol=replace(self.protocol, seed=self.protocol.seed + shift["trajectories"]),
+            readout=replace(self.readout, seed=self.readout.seed + shift["readout"]),
+            reservoirs=tuple(plan.reseeded(shift["reservoirs"], shift["batches"]) for plan in self.reservoirs),
         )
 
     def variant(self, name: str) -> "Experiment":
-        """The experiment that a variant of a study stands for."""
-        changes = dict(self.variants[name])
-        table = as_table(replace(self, variants={}, description=changes.pop("description", "")))
-        for key, value in _flat(changes):
-            _override(table, key, value)
+        """The experiment that a point of a study stands for."""
+        changes = dict(self.points[name])
+        description = changes.pop("description", "") or scans.describe(changes)
+        table = as_table(replace(self, variants={}, scan=None, description=description))
+        for key, value in changes.items():
+            override(table, key, value)
         return from_table({**table, "name": f"{self.name}-{name}"})
 
 
@@ -191,7 +231,7 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
     A CSV file stands for the experiment `table` with this file as its data; `overrides` name its column of classes.
     """
     if (path := Path(source)).suffix.lower() == ".csv":
-        if not any(override.partition("=")[0].strip() == "data.label" for override in overrides):
+        if not any(text.partition("=")[0].strip() == "data.label" for text in overrides):
             raise ValueError(f"{path}: Which column holds the classes? Say it by --set data.label=COLUMN.")
         name = re.sub("[^A-Za-z0-9_-]", "-", path.stem)[:_LONGEST_NAME] or _TABLE
         source, overrides = _TABLE, [f"name={name}", f"data.name={json.dumps(str(path))}", *overrides]
@@ -202,22 +242,22 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
         raise ValueError(f"{origin}: Tables or lists are nested too deeply.") from None
 
 
-def _read(text: str, origin: str, overrides: Sequence[str]) -> Experiment:
+def _read(written: str, origin: str, overrides: Sequence[str]) -> Experiment:
     try:
-        table = tomllib.loads(text)
+        table = tomllib.loads(written)
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(origin, error) from None
     except ValueError:  # Python's own, for an integer of thousands of digits
         raise ValueError(f"{origin}: An integer has too many digits.") from None
     table.setdefault("name", Path(origin).stem)
-    for override in overrides:
-        key, equals, value = override.partition("=")
+    for text in overrides:
+        key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise invalid("set", "have the form key=value", repr(override))
-        _override(table, key.strip(), _value(value.strip()))
+            raise invalid("set", "have the form key=value", repr(text))
+        override(table, key.strip(), _value(value.strip()))
     try:
         experiment = from_table(table)
-        for name in experiment.variants:
+        for name in experiment.points:
             experiment.variant(name)
     except ValueError as error:
         raise ValueError(f"{origin}: {error}") from None
@@ -282,40 +322,6 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except ValueError:
         return text
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _override(table: dict[str, Any], key: str, value: Any) -> None:
-    """Sets the dotted `key`. In a list of tables a step is a name, a number, or * for all of them."""
-    step, dot, rest = key.partition(".")
-    if not dot:
-        table[step] = value
-        return
-    inner = table.setdefault(step, {})
-    if not isinstance(inner, list):
-        if not isinstance(inner, dict):
-            raise ValueError(f"`{key}` cannot be set: {step} is a value, not a table.")
-        _override(inner, rest, value)
-        return
-    which, dot, rest = rest.partition(".")
-    chosen = [
-        item
-        for number, item in enumerate(inner)
-        if isinstance(item, dict) and which in ("*", str(number), item.get("name"))
-    ]
-    if not chosen or not dot:
-        names = ", ".join(str(item.get("name", number)) for number, item in enumerate(inner) if isinstance(item, dict))
-        raise ValueError(f"`{key}` cannot be set: write {step}.NAME.key=value with a name of {names}, or * for all.")
-    for item in chosen:
-        _override(item, rest, value)
 
 
 def _check_name(argument: str, name: str) -> None:

@@ -109,9 +109,10 @@ def mistakes(results: Results, most: int = 3) -> str:
 def study(results: StudyResults) -> str:
     """What a study consists of."""
     seeds = sorted({len(row.correct) for variant in results.study for row in variant.accuracy})
+    many = "1 seed" if seeds == [1] else f"{listing([str(n) for n in seeds], 'or')} seeds"
     return (
-        f"{len(results.study)} variants of one experiment on {results.dataset.name}, each over "
-        f"{listing([str(n) for n in seeds], 'or')} seeds, with the {results.engine} engine."
+        f"{len(results.study)} variants of one experiment on {results.dataset.name}, each over {many}, with the "
+        f"{results.engine} engine."
     )
 
 

@@ -19,6 +19,7 @@ from thermoment.results.results import (
     Accuracy,
     Analysis,
     Baseline,
+    BaselineSummary,
     Confusion,
     Difference,
     Overlap,
@@ -96,6 +97,17 @@ def summarise(repeats: Sequence[Sequence[Accuracy]]) -> tuple[Summary, ...]:
         if [(row.model, row.total) for row in rows] != first:
             raise invalid(f"repeats[{k}]", "have the models and the test set of repeats[0]", "of another experiment")
     return tuple(_summary(rows) for rows in zip(*repeats, strict=True))
+
+
+def summarise_baselines(repeats: Sequence[Sequence[Baseline]]) -> tuple[BaselineSummary, ...]:
+    """Spread of every baseline's accuracy over `repeats`, which have the same baselines."""
+    found = []
+    for rows in zip(*repeats, strict=True):
+        over, first = spread([row.accuracy for row in rows]), rows[0]
+        counts = tuple(row.correct for row in rows)
+        within = _within(over.ci95)
+        found.append(BaselineSummary(first.model, first.readout, first.total, counts, over.mean, over.sd, within))
+    return tuple(found)
 
 
 def _wrong(labels: Labels, predictions: Mapping[ModelKey, Labels]) -> Wrong:

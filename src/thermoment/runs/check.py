@@ -18,7 +18,7 @@ from thermoment.runs.reservoirs import draw
 
 def check(experiment: Experiment, dataset: Dataset) -> None:
     """Raises where the experiment cannot be done on this data set, by the engines that can run here."""
-    variants = [experiment.variant(name) for name in experiment.variants] or [experiment]
+    variants = [experiment.variant(name) for name in experiment.points] or [experiment]
     for one in variants:
         _check_readouts(one, dataset)
         for number in range(one.repeats):

@@ -12,6 +12,9 @@ from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse
 from thermoment.results.codec import plain
 from thermoment.results.results import RESULTS, Results, StudyResults, load
+from thermoment.results.study import STUDY_CSV, STUDY_JSON
+from thermoment.results.study import to_csv as study_csv
+from thermoment.results.study import to_json as study_json
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.pictures import files_of, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
@@ -52,6 +55,8 @@ def assemble(folder: Path, experiment: Experiment, results: Results | StudyResul
     remove_partial(folder)
     before = read_sums(folder)
     texts = {RESULTS: results.to_json(), ENVIRONMENT: json.dumps(environment(results.engine), indent=1) + "\n"}
+    if isinstance(results, StudyResults):
+        texts |= {STUDY_JSON: study_json(results), STUDY_CSV: study_csv(results)}
     if any(name.startswith(f"{FEATURES}/") for name in files):
         texts[f"{FEATURES}/zarr.json"] = _group()
     for name, text in texts.items():
@@ -130,8 +135,8 @@ def _inner_runs(folder: Path, experiment: Experiment | None) -> list[Path]:
     """The folders of variants or repeats: those that are there, and those that the experiment says there must be."""
     found = {path.parent for name in (RESULTS, SUMS) for path in folder.glob(f"*/{name}")}
     if experiment is not None:
-        repeats = [] if experiment.variants else [f"repeat-{number}" for number in range(1, experiment.repeats)]
-        found |= {folder / name for name in (*experiment.variants, *repeats)}
+        repeats = [] if experiment.points else [f"repeat-{number}" for number in range(1, experiment.repeats)]
+        found |= {folder / name for name in (*experiment.points, *repeats)}
     return sorted(found)
 
 

@@ -47,7 +47,7 @@ def plan(experiment: Experiment, dataset: Dataset, rates: Mapping[str, float] | 
 
     rates: seconds that a task of a kind takes, in place of a trial here
     """
-    times = experiment.repeats * max(1, len(experiment.variants))
+    times = experiment.repeats * max(1, len(experiment.points))
     n_samples = dataset.n_train + dataset.n_test
     protocol, plans = experiment.protocol, experiment.reservoirs
     nodes = sum(plan.n_nodes for plan in plans)
@@ -107,7 +107,7 @@ def _shortened(protocol: Protocol, engine: str) -> Protocol:
 
 def warning(experiment: Experiment, dataset: Dataset) -> str | None:
     """A sentence for who may not want to wait: where sampling would take hours here, and what there is instead."""
-    n_images = experiment.repeats * max(1, len(experiment.variants)) * (dataset.n_train + dataset.n_test)
+    n_images = experiment.repeats * max(1, len(experiment.points)) * (dataset.n_train + dataset.n_test)
     nodes = sum(plan.n_nodes for plan in experiment.reservoirs)
     engine, _ = choose(experiment.engine)
     node_steps = float(n_images * nodes) * experiment.protocol.n_replicas * experiment.protocol.all_steps

@@ -65,7 +65,7 @@ def price(
     given: seconds that a task of a kind takes, in place of a trial
     """
     engine = choose(experiment.engine)[0].name
-    names = experiment.variants or [""]
+    names = experiment.points or [""]
     job = Job(experiment, "", "", None, "", engines={}, accelerated=False)
     every = tasks(job, dataset.n_train, dataset.n_test)
     variants = {name: experiment.variant(name) if name else experiment for name in names}

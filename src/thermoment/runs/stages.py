@@ -1,7 +1,7 @@
 """One pass through the stages of an experiment, in their order: features, readouts, analysis; and its report."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -96,17 +96,22 @@ class Pass:
                     inputs = (fitted, trained, self.made, self.experiment, self.dataset, self.context)
                     keep(self.readouts, partial(fit_and_predict, *inputs), self.context.note)
 
-    def remove_features(self) -> None:
-        """Removes features that are not to be kept, unless somebody reads them."""
+    def remove_features(self, spared: Collection[str] = ()) -> None:
+        """Removes features that are not to be kept, unless somebody reads them; those of the names `spared` stay."""
         if not self.experiment.features.keep:
-            remove_unused(self.stages.values(), self.context)
+            remove_unused([stage for name, stage in self.stages.items() if name not in spared], self.context)
 
 
-def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[Results, Files]:
-    """The results of an experiment whose reservoirs are made, and the files that belong to them."""
+def one_pass(
+    experiment: Experiment, made: Made, dataset: Dataset, context: Context, spared: Collection[str] = ()
+) -> tuple[Results, Files]:
+    """The results of an experiment whose reservoirs are made, and the files that belong to them.
+
+    Features of the names `spared` stay in the store even where they are not to be kept.
+    """
     work = Pass.of(experiment, made, dataset, context)
     work.fit()
-    work.remove_features()
+    work.remove_features(spared)
     readouts = work.readouts
     with context.timed("analysis"):
         summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))

@@ -20,6 +20,7 @@ from thermoment.runs.context import Context
 from thermoment.runs.features import engine_name, present
 from thermoment.runs.reservoirs import (
     are_made,
+    distinct,
     draw,
     finite_time_groups,
     make,
@@ -56,8 +57,8 @@ class Job:
 
     @property
     def variants(self) -> list[str]:
-        """The names of a study's variants; "" stands for an experiment without variants."""
-        return list(self.experiment.variants) or [""]
+        """The names of a study's points; "" stands for an experiment that is no study."""
+        return list(self.experiment.points) or [""]
 
     def context(self, listener: Listener = silent, note: Note = lambda _: None) -> Context:
         """For the stages of this job."""
@@ -132,14 +133,15 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
     repeats = [experiment.repeat(number) for number in range(experiment.repeats)]
     options, protocol = experiment.finite_time, experiment.protocol
     static: dict[tuple[int, str], str] = {}
-    for group in together(len(repeats), job.accelerated):
+    numbers, places = distinct(repeats)
+    for group in together(len(numbers), job.accelerated):
         for number, own in enumerate(experiment.reservoirs):
-            draws = [_draw_facts(number, repeats[k]) for k in group]
+            draws = [_draw_facts(number, repeats[numbers[k]]) for k in group]
             key = _key("static", draws, own.stages, experiment.training)
-            yield Task(key, "static", variant, tuple(group), number)
+            yield Task(key, "static", variant, tuple(numbers[k] for k in group), number)
             static |= {(k, own.name): f"{key}.{place}" for place, k in enumerate(group)}
     for k, repeat in enumerate(repeats):
-        made = {one.name: static[k, one.name] for one in repeat.reservoirs}
+        made = {one.name: static[places[k], one.name] for one in repeat.reservoirs}
         trained: dict[str, str] = {}
         for number, names in enumerate(finite_time_groups(repeat)):
             assert options is not None
@@ -164,6 +166,18 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
         yield Task(_key("readouts", needs, repeat.readout), "readouts", variant, (k,), needs=needs)
 
 
+def read_later(experiment: Experiment, n_train: int, n_test: int) -> dict[tuple[str, int], set[str]]:
+    """For every point and repeat of an experiment, in order, which of its features a later one reads too, by name."""
+    job = Job(experiment, "", "", None, "")
+    keys: dict[tuple[str, int], dict[str, str]] = {}
+    for variant in job.variants:
+        for task in _of_variant(job, variant, n_train, n_test):
+            if task.kind == "features" and task.number == 0:
+                keys.setdefault((variant, task.repeats[0]), {})[task.name] = task.key
+    last = {key: reader for reader, own in keys.items() for key in own.values()}
+    return {reader: {name for name, key in own.items() if last[key] != reader} for reader, own in keys.items()}
+
+
 def _of(names: Sequence[str], experiment: Experiment) -> list[tuple[int, Any]]:
     return [(number, one) for number, one in enumerate(experiment.reservoirs) if one.name in names]
 
@@ -172,8 +186,8 @@ def _draw_facts(number: int, experiment: Experiment) -> list[Any]:
     """What a reservoir as drawn depends on."""
     own = experiment.reservoirs[number]
     source = next(one for one in experiment.reservoirs if one.name == (own.start or own.name))
-    draws = (source.n_nodes, source.s_W, source.s_K, source.s_b, source.seed)
-    return [number, own.seed, draws, experiment.dynamics, experiment.data]
+    draws = (source.n_nodes, source.s_W, source.s_K, source.s_b, source.symmetric, source.seed)
+    return [number, own.training_seed, draws, experiment.dynamics, experiment.data]
 
 
 def _key(kind: str, *facts: Any) -> str:

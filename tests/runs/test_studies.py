@@ -1,0 +1,167 @@
+"""Studies: their runs share what they have in common, resume, and give one table; shares of them give the same."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import thermoment as tm
+from support.runs import TINY, contents, experiment
+from support.sketches import node_of_zeros, sketch
+from thermoment.experiments.experiment import Experiment
+from thermoment.report.figures import draw
+from thermoment.results.results import StudyResults, load
+from thermoment.results.study import headlines, rows
+from thermoment.runs import features, stages
+from thermoment.runs.executors import Part
+from thermoment.runs.folder import verify
+from thermoment.runs.run import run_part
+from thermoment.runs.tasks import Job, read_later, tasks
+
+SCAN = '[scan]\n"readout.epochs" = [2, 3]\n"dynamics.kT" = [0.1, 0.3]\n'
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw, "draw", sketch)
+    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+
+
+def small(folder: Path, text: str = SCAN) -> Experiment:
+    """Four points in two seeds: two temperatures, each read in two ways, whose features are not kept."""
+    one = experiment(
+        TINY.replace("t_final = 0.2", "t_final = 0.06").replace("n_replicas = 6", "n_replicas = 2") + text, folder
+    )
+    return replace(
+        one,
+        repeats=2,
+        vary=("trajectories",),
+        features=replace(one.features, keep=False),
+        readout=replace(one.readout, converged=False),
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int], StudyResults]:
+    """A study that has been run, how many images its chunks had, and its results."""
+    folder, chunks = tmp_path_factory.mktemp("study"), []
+    simulate_chunk = features.simulate_chunk
+
+    def counted(reservoir: Any, inputs: Any, *rest: Any) -> Any:
+        chunks.append(len(inputs))
+        return simulate_chunk(reservoir, inputs, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "draw", sketch)
+        patch.setattr(stages, "simulate_node", node_of_zeros)
+        patch.setattr(features, "simulate_chunk", counted)
+        found = tm.run(small(folder), folder / "study")
+    assert isinstance(found, StudyResults)
+    return folder / "study", chunks, found
+
+
+def test_what_points_have_in_common_is_done_once(finished: tuple[Path, list[int], StudyResults]) -> None:
+    folder, chunks, _ = finished
+    # 180 images through two reservoirs, at two temperatures, with two seeds of the noise: read in two ways each.
+    assert sum(chunks) == 180 * 2 * 2 * 2
+    assert len(list(folder.parent.glob(".stages/static-*"))) == 4  # a temperature enters the reservoirs' stages
+    assert not list(folder.parent.glob(".stages/features-*"))
+    first, second = (
+        (folder / name / "readouts/K1.m1-m2-m4.sgd.safetensors").read_bytes()
+        for name in ("epochs-2_kT-0p1", "epochs-3_kT-0p1")
+    )
+    assert first != second
+
+
+def test_every_run_is_in_the_table(finished: tuple[Path, list[int], StudyResults]) -> None:
+    folder, _, found = finished
+    table = found.table()
+    assert len(table) == 4 * 2 * (6 + 1)  # points, seeds, models and raw pixels
+    assert list(table.columns[:3]) == ["variant", "readout.epochs", "dynamics.kT"]
+    for number, name in enumerate(("", "repeat-1")):
+        inner = load(folder / "epochs-3_kT-0p3" / name)
+        chosen = table[(table["readout.epochs"] == 3) & (table["dynamics.kT"] == 0.3) & (table["repeat"] == number)]
+        expected = [row.correct for row in (*inner.accuracy, *inner.baseline)]  # type: ignore[union-attr]
+        assert chosen["correct"].tolist() == expected
+    assert ((table["low"] < table["accuracy"]) & (table["accuracy"] < table["high"])).all()
+    with open(folder / "study.csv", encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert [int(row["correct"]) for row in written] == table["correct"].tolist()
+    parsed = json.loads((folder / "study.json").read_text())
+    assert parsed["factors"] == ["readout.epochs", "dynamics.kT"]
+    assert [n for row in parsed["rows"] for n in row["correct"]] == table["correct"].tolist()
+    assert load(folder) == found
+
+
+def test_the_first_point_is_what_others_are_held_against(finished: tuple[Path, list[int], StudyResults]) -> None:
+    lines = headlines(finished[2])
+    assert lines[0].beside is None
+    first, last = (np.array(line.row.correct) / line.row.total for line in (lines[0], lines[-1]))
+    assert lines[-1].beside is not None
+    assert lines[-1].beside.mean == pytest.approx((last - first).mean())
+    report = (finished[0] / "report.html").read_text()
+    assert "kT = 0.3" in report
+    assert "Less the first" in report
+
+
+def test_a_study_that_is_done_does_nothing_again(finished: tuple[Path, list[int], StudyResults]) -> None:
+    folder, _, found = finished
+    before, heard = contents(folder), []
+    assert tm.run(small(folder.parent), folder, listener=lambda *told: heard.append(told)) == found
+    assert heard == []
+    assert contents(folder) == before
+    assert verify(folder) == []
+
+
+def test_shares_of_a_study_give_the_same_files(finished: tuple[Path, list[int], StudyResults], tmp_path: Path) -> None:
+    one = small(tmp_path)
+    done = [run_part(one, Part(k, 2), tmp_path / "study") for k in (1, 2, 1)]
+    assert done[0] is None
+    assert done[2] is not None
+    assert contents(tmp_path / "study") == contents(finished[0])
+
+
+def test_features_stay_until_the_last_point_that_reads_them(tmp_path: Path) -> None:
+    later = read_later(small(tmp_path), 120, 60)
+    assert {reader: sorted(names) for reader, names in later.items()} == {
+        (f"epochs-{epochs}_kT-{kT}", repeat): ["K1", "K2"] if epochs == 2 else []
+        for epochs in (2, 3)
+        for kT in ("0p1", "0p3")
+        for repeat in (0, 1)
+    }
+
+
+def test_repeats_that_share_their_reservoirs_train_them_once(tmp_path: Path) -> None:
+    for accelerated in (False, True):
+        kinds = [task.kind for task in tasks(Job(small(tmp_path), "", "", None, "", accelerated=accelerated), 120, 60)]
+        assert (kinds.count("static"), kinds.count("features"), kinds.count("readouts")) == (4, 2 * 2 * 8, 8)
+
+
+def test_batches_alone_are_varied(tmp_path: Path) -> None:
+    one = replace(small(tmp_path, ""), vary=("batches",))
+    tm.run(one, tmp_path / "run")
+    first, other = (tmp_path / f"run/{name}/reservoirs" for name in (".", "repeat-1"))
+    trained = [tm.Reservoir.load(folder / "K1.safetensors") for folder in (first, other)]
+    np.testing.assert_array_equal(trained[0].W, trained[1].W)
+    assert np.any(trained[0].K != trained[1].K)
+    assert (first / "K2.safetensors").read_bytes() == (other / "K2.safetensors").read_bytes()  # it is not trained
+
+
+def test_one_run_has_a_table_too(finished: tuple[Path, list[int], StudyResults]) -> None:
+    inner = load(finished[0] / "epochs-2_kT-0p1")
+    assert [row["repeat"] for row in rows(inner)[:2]] == [0, 1]
+    assert {row["model"] for row in rows(inner)} == {"K1", "K2", "K1+K2", "raw pixels"}
+
+
+def test_without_pandas_a_table_says_so(
+    finished: tuple[Path, list[int], StudyResults], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(RuntimeError, match="A table needs pandas: pip install pandas"):
+        finished[2].table()
