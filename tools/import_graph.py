@@ -20,12 +20,12 @@ PACKAGE = ROOT / "src/thermoment"
 PICTURE = ROOT / "docs/figures/imports.svg"
 
 ORDER = """
-_support < physics noise < protocol < reservoir moments < _engines < simulation < phases twin < thermodynamics
+_support < physics noise < protocol reads < reservoir moments < _engines < simulation < phases twin < thermodynamics
 thermodynamics < learning < machines
 _support < data
 physics < learning.options < learning
-data physics protocol learning.options < experiments
-data protocol < results
+data physics protocol reads learning.options < experiments
+data protocol reads < results
 machines results < plot < report
 data experiments report < runs
 runs < thermoment < bench web < cli < __main__

@@ -137,7 +137,9 @@ def test_features_stay_until_the_last_point_that_reads_them(tmp_path: Path) -> N
 
 def test_repeats_that_share_their_reservoirs_train_them_once(tmp_path: Path) -> None:
     for accelerated in (False, True):
-        kinds = [task.kind for task in tasks(Job(small(tmp_path), "", "", None, "", accelerated=accelerated), 120, 60)]
+        every = tasks(Job(small(tmp_path), "", "", None, "", accelerated=accelerated), 120, 60)
+        assert {task.repeats for task in every if task.kind == "static"} == {(0,)}
+        kinds = [task.kind for task in every]
         assert (kinds.count("static"), kinds.count("features"), kinds.count("readouts")) == (4, 2 * 2 * 8, 8)
 
 

@@ -76,7 +76,10 @@ def _accuracies(found: Table[Accuracy], fits: Sequence[Fit], width: int, baselin
         (plain_name(model), moments(model), rows) for model, rows in found.rows.items() if rows.keys() & set(fits)
     ]
     for name in dict.fromkeys(raw.model for raw in baseline):
-        lines.append((name, "", {raw.readout: raw for raw in baseline if raw.model == name}))
+        readouts = {raw.readout: raw for raw in baseline if raw.model == name}
+        if "trained" in readouts:  # a perceptron, which has a training of its own
+            readouts = {fits[0]: readouts["trained"]}
+        lines.append((name, "", readouts))
     for intervals in (True, False):
         head, body = ["model", "moments"], [[name, read] for name, read, _ in lines]
         for fit in fits:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
-from thermoment.results.naming import FITS, Fit, ModelKey
+from thermoment.results.naming import FITS, FUSIONS, Fit, ModelKey
 from thermoment.results.results import (
     Accuracy,
     Analysis,
@@ -139,7 +139,8 @@ def _in_order(rows: Sequence[Accuracy]) -> Table[Accuracy]:
     def place(row: Accuracy) -> tuple[Any, ...]:
         model = row.model
         chosen = tuple(map(names.index, model.reservoirs))
-        return model.orders != full, model.fusion == "logit", len(chosen), chosen, len(model.orders), model.orders
+        read = len(model.orders), *map(str, model.orders)
+        return model.orders != full, FUSIONS.index(model.fusion), len(chosen), chosen, read
 
     return Table({row.model.any_readout: table.rows[row.model.any_readout] for row in sorted(rows, key=place)}, full)
 

@@ -53,7 +53,7 @@ def plan(experiment: Experiment, dataset: Dataset, rates: Mapping[str, float] | 
     nodes = sum(plan.n_nodes for plan in plans)
     options = experiment.finite_time
     n_images = n_samples + (dataset.n_test if options is not None and options.beside else 0)
-    n_models = 2 ** len(plans) - 1 + len(protocol.orders) - 1
+    n_models = 2 ** len(plans) - 1 + len(experiment.read) - 1
     kept = times if experiment.features.keep else 1
     seconds = {name: seconds_for(name, experiment, dataset, times * n_images) for name in engines()}
     speeds = {name: times * n_images / found for name, found in seconds.items() if not isinstance(found, str)}

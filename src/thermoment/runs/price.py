@@ -225,8 +225,8 @@ def _readout_trial(
     found: dict[str, float],
 ) -> float:
     """Adds what fits take to `found`; returns the seconds to compile. The features are powers of tanh h."""
-    orders, sgd = experiment.protocol.orders, experiment.readout.sgd
-    blocks = [np.tanh(one.drive(x)) ** p for one in drawn.values() for p in orders]
+    orders, sgd = experiment.read, experiment.readout.sgd
+    blocks = [np.tanh(one.drive(x)) ** (p + 1) for one in drawn.values() for p in range(len(orders))]
     features = np.concatenate(blocks, axis=1).astype(np.float32)
     sizes = {name: one.n_nodes for name, one in drawn.items()}
     models = [model for model in paper_models(list(drawn), orders) if model.fusion == "feature"]
@@ -243,7 +243,7 @@ def _readout_trial(
 
 def _features_of_models(experiment: Experiment, n_inputs: int) -> int:
     """Features that the readouts read, added up over all models and raw pixels."""
-    names, orders = [one.name for one in experiment.reservoirs], experiment.protocol.orders
+    names, orders = [one.name for one in experiment.reservoirs], experiment.read
     sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
     models = [model for model in paper_models(names, orders) if model.fusion == "feature"]
     return n_inputs + sum(sizes[name] * len(model.orders) for model in models for name in model.reservoirs)

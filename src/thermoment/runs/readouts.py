@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,18 +16,21 @@ from thermoment._support.identity import identity
 from thermoment._support.progress import Listener
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
+from thermoment.experiments.settings import LateFusion
 from thermoment.learning.fit import fit_converged, fit_sgd
-from thermoment.learning.options import Sgd
+from thermoment.learning.fusion import calibrated, stacked, weighted
 from thermoment.learning.readout import Readout, classes, probabilities
-from thermoment.machines.classifier import Classifier
+from thermoment.machines.classifier import Classifier, read_words
 from thermoment.protocol import Protocol
+from thermoment.reads import needed
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
+from thermoment.results.naming import ModelKey, Read, paper_models, readout_file
 from thermoment.results.pictures import MISREAD, Misread
 from thermoment.results.table import Judged, Table
+from thermoment.runs.baselines import classify
 from thermoment.runs.context import Context, digest
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines, Predictions, save_predictions
+from thermoment.runs.predictions import Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import Stage
 from thermoment.simulation import simulate
@@ -51,6 +54,7 @@ def readouts_stage(
         data=digest(dataset, "x_train", "y_train", "x_test", "y_test"),
         readout=experiment.readout,
         heads=heads,
+        **({} if experiment.baselines is None else {"baselines": experiment.baselines}),
     )
 
 
@@ -68,31 +72,34 @@ def fit_and_predict(
     `stores` are what readouts are fitted to; `trained` what the heads read, of the test images at least.
     """
     settings, protocol = experiment.readout, experiment.protocol
-    fitted = fit(stores, dataset, settings.sgd, converged=settings.converged, listener=context.listener)
+    sizes = {name: store.n_nodes for name, store in stores.items()}
+    train, test = slice(0, dataset.n_train), slice(dataset.n_train, None)
+    seen = read_features(stores, made.reservoirs, experiment, dataset.x_train, train)
+    fitted = fit(seen, sizes, experiment, dataset, context.listener)
+    del seen
+    tested = read_features(stores, made.reservoirs, experiment, dataset.x_test, test)
     heads = {ModelKey(names, protocol.orders, "feature", "trained"): head for names, head in made.heads.items()}
     for model, readout in (fitted | heads).items():
         readout.save(folder / readout_file(model), {"model": model.key})
     models = [
         model
         for readout in dict.fromkeys(model.readout for model in fitted)
-        for model in paper_models(list(stores), protocol.orders, readout)
+        for model in paper_models(list(stores), experiment.read, readout, settings.fusions)
     ]
-    tested = joined(stores, slice(dataset.n_train, None))
-    predictions = predict(models, fitted, made.reservoirs, protocol, tested)
+    predictions = predict(models, fitted, made.reservoirs, experiment, tested)
     judged = tested, fitted, made.reservoirs
     if heads:
         as_trained = list(heads)
         if len(as_trained) > 1:
             as_trained.append(ModelKey(tuple(trained), protocol.orders, "logit", "trained"))
         sampled = joined(trained, slice(-dataset.n_test, None))
-        predictions |= predict(as_trained, heads, made.trained, protocol, sampled)
+        predictions |= predict(as_trained, heads, made.trained, experiment, sampled)
         limit = _without_sampling(made.trained, experiment, dataset, context)
-        without = predict(as_trained, heads, made.trained, protocol, limit)
+        without = predict(as_trained, heads, made.trained, experiment, limit)
         predictions |= {replace(model, readout="predicted"): found for model, found in without.items()}
         judged = sampled, heads, made.trained
-    _save_misread(folder, list(predictions), *judged, dataset, protocol)
-    raw = raw_pixels(dataset, settings.sgd, converged=settings.converged)
-    save_predictions(folder, dataset.y_test, predictions, raw)
+    _save_misread(folder, list(predictions), *judged, dataset, experiment)
+    save_predictions(folder, dataset.y_test, predictions, classify(experiment, dataset, context.listener))
     every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
     write_whole(folder / SUMMARY, json.dumps(_summary(every, made, protocol)).encode())
 
@@ -104,46 +111,83 @@ def _save_misread(
     readouts: Mapping[ModelKey, Readout],
     reservoirs: Mapping[str, Reservoir],
     dataset: Dataset,
-    protocol: Protocol,
+    experiment: Experiment,
 ) -> None:
     """Keeps a few images that the model by which the run is judged took for another class, where there are any."""
     if len(dataset.image_shape) != 2:
         return
     model = Table.of([Judged(one) for one in models]).headline.model
-    logits = _logits(model, readouts, reservoirs, protocol, features)
+    logits = _logits(model, readouts, reservoirs, experiment, features)
     misread = Misread.of(dataset.x_test, dataset.y_test, probabilities(logits), dataset.image_shape)
     if len(misread):
         misread.save(folder / MISREAD)
 
 
-def raw_pixels(dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
-    """Classes of the test samples by the same readouts of the raw inputs: what the reservoirs have to beat."""
-    every = [np.arange(dataset.n_inputs)]
-    (plain,) = fit_sgd(dataset.x_train, dataset.y_train, every, sgd)
-    readouts: dict[Fit, Readout] = {"sgd": plain}
-    if converged:
-        readouts["converged"] = fit_converged(dataset.x_train, dataset.y_train, sgd.l2, start=plain)
-    name = RAW_COLUMNS if dataset.columns else RAW_PIXELS
-    return {(name, fit): readout.predict(dataset.x_test) for fit, readout in readouts.items()}
+def fit(
+    features: NDArray[np.float32],
+    sizes: Mapping[str, int],
+    experiment: Experiment,
+    dataset: Dataset,
+    listener: Listener,
+) -> dict[ModelKey, Readout]:
+    """A readout for every model that joins features, by SGD and, if asked, to convergence; and fitted late fusion.
+
+    features: (S, F) of the training images, of all reservoirs with `sizes` nodes each
+    """
+    settings, read = experiment.readout, experiment.read
+    models = [model for model in paper_models(list(sizes), read) if model.fusion == "feature"]
+    fitted = _fit(models, features, sizes, experiment, dataset.y_train, listener)
+    fusions = [fusion for fusion in settings.fusions if fusion != "logit"]
+    if fusions and len(sizes) > 1:
+        # What joins the readouts is fitted to images that they have not seen, by readouts of the other images.
+        kept = len(features) - settings.held_out
+        singles = [model for model in models if len(model.reservoirs) == 1 and model.orders == read]
+        rest = _fit(singles, features[:kept], sizes, experiment, dataset.y_train[:kept], listener)
+        for readout in dict.fromkeys(model.readout for model in rest):
+            keys = [replace(model, readout=readout) for model in singles]
+            blocks = [features[kept:, columns(key, sizes, read)] for key in keys]
+            logits = [rest[key].logits(block) for key, block in zip(keys, blocks, strict=True)]
+            parts = [fitted[key] for key in keys]
+            for fusion in fusions:
+                model = ModelKey(tuple(sizes), tuple(read), fusion, readout)
+                fitted[model] = fuse(fusion, parts, logits, dataset.y_train[kept:], settings.l2)
+    return fitted
 
 
-def fit(stores: Stores, dataset: Dataset, sgd: Sgd, *, converged: bool, listener: Listener) -> dict[ModelKey, Readout]:
-    """A readout for every model that joins features, by SGD and, if asked, to convergence."""
-    features = joined(stores, slice(0, dataset.n_train))
-    orders = next(iter(stores.values())).orders
-    sizes = {name: store.n_nodes for name, store in stores.items()}
-    models = [model for model in paper_models(list(stores), orders) if model.fusion == "feature"]
-    chosen = [columns(model, sizes, orders) for model in models]
+def fuse(
+    fusion: LateFusion,
+    readouts: list[Readout],
+    logits: list[NDArray[np.float64]],
+    labels: NDArray[np.int64],
+    l2: float,
+) -> Readout:
+    """One readout of joined features, from one for each reservoir; logits (S, C) of images held out, labels (S,)."""
+    if fusion == "weighted":
+        return weighted(readouts, logits, labels)
+    return calibrated(readouts, logits, labels) if fusion == "calibrated" else stacked(readouts, logits, labels, l2)
+
+
+def _fit(
+    models: list[ModelKey],
+    features: NDArray[np.float32],
+    sizes: Mapping[str, int],
+    experiment: Experiment,
+    labels: NDArray[np.int64],
+    listener: Listener,
+) -> dict[ModelKey, Readout]:
+    """A readout of features (S, F) for each of the models, by SGD and, if asked, to convergence."""
+    sgd = experiment.readout.sgd
+    chosen = [columns(model, sizes, experiment.read) for model in models]
 
     def report(done: int, _: float) -> None:
         listener(f"{len(models)} readouts by SGD, epochs", done, sgd.epochs)
 
-    fitted = dict(zip(models, fit_sgd(features, dataset.y_train, chosen, sgd, report=report), strict=True))
-    if converged:
+    fitted = dict(zip(models, fit_sgd(features, labels, chosen, sgd, report=report), strict=True))
+    if experiment.readout.converged:
         for number, (model, where) in enumerate(zip(models, chosen, strict=True)):
             listener("readouts to convergence", number, len(models))
             fitted[replace(model, readout="converged")] = fit_converged(
-                features[:, where], dataset.y_train, sgd.l2, start=fitted[model]
+                features[:, where], labels, sgd.l2, start=fitted[model]
             )
         listener("readouts to convergence", len(models), len(models))
     return fitted
@@ -153,24 +197,24 @@ def predict(
     models: list[ModelKey],
     readouts: Mapping[ModelKey, Readout],
     reservoirs: Mapping[str, Reservoir],
-    protocol: Protocol,
+    experiment: Experiment,
     features: NDArray[Any],
 ) -> Predictions:
     """Classes by each of the models, from features (S, F) of all reservoirs joined."""
-    return {model: classes(_logits(model, readouts, reservoirs, protocol, features)) for model in models}
+    return {model: classes(_logits(model, readouts, reservoirs, experiment, features)) for model in models}
 
 
 def _logits(
     model: ModelKey,
     readouts: Mapping[ModelKey, Readout],
     reservoirs: Mapping[str, Reservoir],
-    protocol: Protocol,
+    experiment: Experiment,
     features: NDArray[Any],
 ) -> NDArray[np.float64]:
     """(S, C), by one model, from features (S, F) of all reservoirs joined."""
     sizes = {name: one.n_nodes for name, one in reservoirs.items()}
-    chosen = features[:, columns(model, sizes, protocol.orders)]
-    return classifier(model, reservoirs, protocol, readouts).logits_of(chosen)
+    chosen = features[:, columns(model, sizes, experiment.read)]
+    return classifier(model, reservoirs, experiment.protocol, readouts).logits_of(chosen)
 
 
 def classifier(
@@ -183,10 +227,13 @@ def classifier(
     parts = [model]
     if model.fusion == "logit":
         parts = [replace(model, reservoirs=(name,), fusion="feature") for name in model.reservoirs]
+    words = tuple(word for word in model.orders if isinstance(word, str))
+    orders = tuple(p for p in model.orders if isinstance(p, int)) or needed(words) or protocol.orders
     return Classifier(
         {name: reservoirs[name] for name in model.reservoirs},
-        replace(protocol, orders=model.orders),
+        replace(protocol, orders=orders),
         tuple(readouts[part] for part in parts),
+        reads=words,
     )
 
 
@@ -195,7 +242,25 @@ def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
     return np.concatenate([store.features(rows) for store in stores.values()], axis=1)
 
 
-def columns(model: ModelKey, sizes: Mapping[str, int], orders: tuple[int, ...]) -> NDArray[np.intp]:
+def read_features(
+    stores: Stores,
+    reservoirs: Mapping[str, Reservoir],
+    experiment: Experiment,
+    inputs: NDArray[Any],
+    rows: slice,
+) -> NDArray[np.float32]:
+    """What the readouts read of some samples, whose inputs are given, joined over all reservoirs: (S, F)."""
+    words = experiment.readout.reads
+    if not words:
+        return joined(stores, rows)
+    parts = []
+    for name, store in stores.items():
+        raw = store.features(rows).reshape(len(inputs), len(store.orders), store.n_nodes)
+        parts.append(read_words(words, raw, store.orders, reservoirs[name], inputs))
+    return np.concatenate(parts, axis=1)
+
+
+def columns(model: ModelKey, sizes: Mapping[str, int], orders: Sequence[Read]) -> NDArray[np.intp]:
     """The columns that a model sees of features joined over all reservoirs, with `sizes` nodes each, and all orders."""
     found, start = [], 0
     for name, n_nodes in sizes.items():

@@ -160,7 +160,7 @@ def describe(experiment: Experiment, dataset: Dataset, engine: str) -> Described
     settings = as_table(experiment)
     names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256", "columns")
     image_shape = dataset.image_shape if len(dataset.image_shape) == 2 else ()
-    parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
+    parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout", "baselines")
     return Described(
         experiment.name,
         experiment.description,

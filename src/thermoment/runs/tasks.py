@@ -163,7 +163,7 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
                 chunks.append(key)
                 yield Task(key, "features", variant, (k,), number, name, needs=(_task(source),))
         needs = tuple(dict.fromkeys([*map(_task, trained.values()), *chunks]))
-        yield Task(_key("readouts", needs, repeat.readout), "readouts", variant, (k,), needs=needs)
+        yield Task(_key("readouts", needs, repeat.readout, repeat.baselines), "readouts", variant, (k,), needs=needs)
 
 
 def read_later(experiment: Experiment, n_train: int, n_test: int) -> dict[tuple[str, int], set[str]]:
