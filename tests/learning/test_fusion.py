@@ -8,6 +8,7 @@ from thermoment.learning.readout import Readout, Scaling, probabilities
 
 S, C = 4000, 3
 RNG = np.random.default_rng(3)
+OFFSET = np.array([4.0, 0.0, -4.0])
 LABELS = RNG.integers(C, size=S)
 
 
@@ -23,7 +24,7 @@ JOINED = np.hstack(FEATURES)
 
 def evidence(scale: float) -> np.ndarray:
     """Logits that are right: Gaussian evidence for the true class, of log likelihood ratio `scale`."""
-    return scale * (np.eye(C)[LABELS] + RNG.normal(size=(S, C)) / np.sqrt(scale))
+    return np.asarray(scale * (np.eye(C)[LABELS] + RNG.normal(size=(S, C)) / np.sqrt(scale)))
 
 
 def entropy(logits: np.ndarray) -> float:
@@ -63,12 +64,12 @@ def test_calibrated_parts_are_averaged() -> None:
 
 def test_a_stack_sees_what_weights_cannot() -> None:
     """The second part has its classes in another order: a stack puts them right, weights leave the part out."""
-    logits = [evidence(1.0), np.roll(evidence(3.0), 1, axis=1) + [4.0, 0.0, -4.0]]
+    logits = [evidence(1.0), np.roll(evidence(3.0), 1, axis=1) + OFFSET]
     ones = [Readout(np.eye(C), np.zeros(C), Scaling(np.zeros(C), np.ones(C)))] * 2
     found = {
         "weighted": weighted(ones, logits, LABELS).logits(np.hstack(logits)),
         "stacked": stacked(ones, logits, LABELS, 1e-6).logits(np.hstack(logits)),
     }
-    right = logits[0] + np.roll(logits[1] - [4.0, 0.0, -4.0], -1, axis=1)
+    right = logits[0] + np.roll(logits[1] - OFFSET, -1, axis=1)
     assert entropy(found["stacked"]) == pytest.approx(entropy(right), abs=0.01)
     assert entropy(found["weighted"]) > entropy(right) + 0.1
