@@ -12,11 +12,12 @@ import pytest
 import thermoment as tm
 from support.runs import TINY, contents, experiment
 from support.sketches import node_of_zeros, sketch
+from thermoment.data import load as load_data
 from thermoment.experiments.experiment import Experiment
 from thermoment.report.figures import draw
 from thermoment.results.results import StudyResults, load
 from thermoment.results.study import headlines, rows
-from thermoment.runs import features, stages
+from thermoment.runs import features, plan, stages
 from thermoment.runs.executors import Part
 from thermoment.runs.folder import verify
 from thermoment.runs.run import run_part
@@ -141,6 +142,18 @@ def test_repeats_that_share_their_reservoirs_train_them_once(tmp_path: Path) -> 
         assert {task.repeats for task in every if task.kind == "static"} == {(0,)}
         kinds = [task.kind for task in every]
         assert (kinds.count("static"), kinds.count("features"), kinds.count("readouts")) == (4, 2 * 2 * 8, 8)
+
+
+def test_a_plan_counts_what_is_in_common_once(tmp_path: Path) -> None:
+    text = '[scan]\n"readout.epochs" = [2, 3]\n"protocol.t_final" = [0.06, 0.6]\n'
+    study, dataset = small(tmp_path, text), load_data("digits").first(120, 60)
+    points = {name: study.variant(name) for name in study.points}
+    work = plan._work(points, study, dataset)
+    assert (work.n_images, work.chunks) == (180 * 2 * 2 * 2, 4 * 2 * 2 * 2)  # reservoirs, times, seeds
+    assert work.node_steps == 180 * (6 + 4) * 2 * (3 + 30) * 2
+    assert (work.epochs, work.n_readouts) == (2, 8 * 5)
+    assert work.equivalent("native", next(iter(points.values()))) == pytest.approx(180 * 2 * (1 + 10))
+    assert work.equivalent("meanfield", next(iter(points.values()))) == pytest.approx(180 * 2 * 2)
 
 
 def test_batches_alone_are_varied(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from thermoment.runs.context import Context
 from thermoment.runs.executors import Client, Part, do_on_cluster, do_part
 from thermoment.runs.folder import check_new, is_finished, write_timings
 from thermoment.runs.store import Store
-from thermoment.runs.studies import run_once, study
+from thermoment.runs.studies import study, with_repeats
 from thermoment.runs.tasks import Job, prepare
 
 
@@ -143,7 +143,7 @@ def _put_together(experiment: Experiment, dataset: Dataset, target: Path, contex
     context.store.clean()
     # Two runs that write to one folder take turns.
     with context.store.claimed(f"run-{identity(str(target.resolve()))[:32]}", context.note):
-        results: Results | StudyResults = (study if experiment.points else run_once)(
+        results: Results | StudyResults = (study if experiment.points else with_repeats)(
             experiment, dataset, target, context
         )
         write_timings(target, context.seconds)

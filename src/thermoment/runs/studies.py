@@ -26,7 +26,7 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
     for name, changes in experiment.points.items():
         point = experiment.variant(name)
         of_point = {repeat: names for (of, repeat), names in spared.items() if of == name}
-        every = with_repeats(point, dataset, folder / name, context, of_point, with_report=False)
+        every = repeated(point, dataset, folder / name, context, of_point, with_report=False)
         rows.append(
             Variant(
                 name,
@@ -42,12 +42,12 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
     return results
 
 
-def run_once(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> Results:
+def with_repeats(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> Results:
     """An experiment that is no study: the run with the seeds as written, and its repeats below its folder."""
-    return with_repeats(experiment, dataset, folder, context)[0]
+    return repeated(experiment, dataset, folder, context)[0]
 
 
-def with_repeats(
+def repeated(
     experiment: Experiment,
     dataset: Dataset,
     folder: Path,
