@@ -136,6 +136,15 @@ def test_features_stay_until_the_last_point_that_reads_them(tmp_path: Path) -> N
     }
 
 
+def test_what_a_gpu_trains_side_by_side_others_do_not_read(tmp_path: Path) -> None:
+    """A repeat that is trained with others is rounded otherwise than by itself: its features are of no use to them."""
+    text = '[variants.all]\nvary = ["reservoirs"]\n[variants.noise]\nvary = ["trajectories"]\n'
+    study = replace(small(tmp_path, text))
+    alone, together = (read_later(study, 120, 60, accelerated) for accelerated in (False, True))
+    assert alone["all", 0] == {"K1", "K2"}
+    assert together["all", 0] == set()
+
+
 def test_repeats_that_share_their_reservoirs_train_them_once(tmp_path: Path) -> None:
     for accelerated in (False, True):
         every = tasks(Job(small(tmp_path), "", "", None, "", accelerated=accelerated), 120, 60)

@@ -116,11 +116,15 @@ def are_made(repeats: Sequence[Experiment], dataset: Dataset, context: Context) 
 
 def together(n_repeats: int, accelerated: bool | None) -> list[list[int]]:
     """Which repeats of a reservoir are trained side by side; `accelerated` as in Context."""
-    if accelerated is None:
-        accelerated = jax.default_backend() != "cpu"
+    accelerated = is_accelerated(accelerated)
     # A GPU trains the repeats of a reservoir side by side. That changes their rounding, so they are one stage together.
     numbers = list(range(n_repeats))
     return [numbers] if accelerated else [[k] for k in numbers]
+
+
+def is_accelerated(accelerated: bool | None) -> bool:
+    """Whether JAX has an accelerator, as it is said in a Context or, where it is not, on this machine."""
+    return jax.default_backend() != "cpu" if accelerated is None else accelerated
 
 
 def finite_time_groups(experiment: Experiment) -> list[list[str]]:

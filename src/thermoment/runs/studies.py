@@ -12,7 +12,7 @@ from thermoment.results.analysis import summarise, summarise_baselines
 from thermoment.results.results import Results, StudyResults, Variant
 from thermoment.runs.context import Context
 from thermoment.runs.folder import assemble, claim
-from thermoment.runs.reservoirs import make
+from thermoment.runs.reservoirs import is_accelerated, make
 from thermoment.runs.stages import describe, one_pass, report_files
 from thermoment.runs.tasks import read_later
 
@@ -20,7 +20,7 @@ from thermoment.runs.tasks import read_later
 def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> StudyResults:
     """Every point as a run of its own below the folder, and their accuracies side by side."""
     claim(folder, experiment)
-    spared = read_later(experiment, dataset.n_train, dataset.n_test)
+    spared = read_later(experiment, dataset.n_train, dataset.n_test, is_accelerated(context.accelerated))
     factors = tuple(scanned(experiment.scan))
     rows = []
     for name, changes in experiment.points.items():

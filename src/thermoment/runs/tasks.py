@@ -166,9 +166,11 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
         yield Task(_key("readouts", needs, repeat.readout, repeat.baselines), "readouts", variant, (k,), needs=needs)
 
 
-def read_later(experiment: Experiment, n_train: int, n_test: int) -> dict[tuple[str, int], set[str]]:
+def read_later(
+    experiment: Experiment, n_train: int, n_test: int, accelerated: bool = False
+) -> dict[tuple[str, int], set[str]]:
     """For every point and repeat of an experiment, in order, which of its features a later one reads too, by name."""
-    job = Job(experiment, "", "", None, "")
+    job = Job(experiment, "", "", None, "", accelerated=accelerated)
     keys: dict[tuple[str, int], dict[str, str]] = {}
     for variant in job.variants:
         for task in _of_variant(job, variant, n_train, n_test):
