@@ -200,7 +200,7 @@ QUESTIONS = (
         "By how much does the paper's accuracy scatter, and which seeds does that come from?",
         seeds,
         "The test set is one and the same in all runs: what another test set would change is not in these numbers.",
-        "35 minutes",
+        "45 minutes",
     ),
     Question(
         "equal-resources",

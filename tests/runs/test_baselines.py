@@ -21,6 +21,7 @@ from thermoment.runs.baselines import _principal, _random, classify
 from thermoment.runs.check import check
 from thermoment.runs.folder import verify
 from thermoment.runs.predictions import load_predictions
+from thermoment.runs.readouts import models_of
 
 DATA = data.load("digits").first(120, 60)
 BESIDE = """
@@ -116,6 +117,16 @@ def test_a_repeat_draws_baselines_again(finished: tuple[Path, Results], tmp_path
     labels, _ = load_predictions(finished[0])
     rights = {row.model: row.correct for row in finished[1].baseline}
     assert rights["MLP, 8 hidden units"] == (first["MLP, 8 hidden units", "trained"] == labels).sum()
+
+
+def test_without_subsets_all_reservoirs_are_read_and_single_ones_for_fusion(tmp_path: Path) -> None:
+    one = small(tmp_path)
+    few = replace(one, readout=replace(one.readout, subsets=False))
+    three = replace(few, reservoirs=(*one.reservoirs, replace(one.reservoirs[1], name="K3")))
+    sets = [model.name for model in models_of(three) if model.fusion == "feature"]
+    assert sets == ["K1", "K2", "K3", *["K1+K2+K3"] * 3]
+    none = replace(three, readout=replace(few.readout, fusions=(), held_out=0))
+    assert [model.name for model in models_of(none)] == ["K1+K2+K3"] * 3
 
 
 def test_what_cannot_be_is_refused_before_any_work(tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ class ReadoutSettings(Sgd):
     fusions: tuple[LateFusion, ...] = field(default=("logit",), metadata=LATER)
     """how the outputs of one readout for each reservoir are joined: averaged, with weights or temperatures that are
     fitted to images held out, or by a readout of the outputs that is"""
+    subsets: bool = field(default=True, metadata=LATER)
+    """whether every set of reservoirs is read; else all of them and, where there are fusions, single ones"""
     held_out: int = field(default=0, metadata=LATER)
     """how many training images, from the end, such fits are made on"""
 

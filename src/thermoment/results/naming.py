@@ -75,15 +75,19 @@ class ModelKey:
 
 
 def paper_models(
-    reservoirs: Sequence[str], orders: Sequence[Read], readout: Fit = "sgd", fusions: Sequence[Fusion] = ("logit",)
+    reservoirs: Sequence[str],
+    orders: Sequence[Read],
+    readout: Fit = "sgd",
+    fusions: Sequence[Fusion] = ("logit",),
+    subsets: bool = True,
 ) -> tuple[ModelKey, ...]:
-    """The paper's comparisons: every set of reservoirs, joined logits, and lower orders of all of them joined."""
+    """The paper's comparisons: every set of reservoirs, joined logits, and lower orders of all of them joined.
+
+    Without `subsets`: of the sets only all of them and, where there are `fusions`, single ones.
+    """
     names, orders = tuple(reservoirs), tuple(orders)
-    joined = [
-        ModelKey(chosen, orders, "feature", readout)
-        for size in range(1, len(names) + 1)
-        for chosen in combinations(names, size)
-    ]
+    sizes = range(1, len(names) + 1) if subsets else sorted({len(names), *([1] if fusions else [])})
+    joined = [ModelKey(chosen, orders, "feature", readout) for size in sizes for chosen in combinations(names, size)]
     averaged = [ModelKey(names, orders, fusion, readout) for fusion in fusions] if len(names) > 1 else []
     lower = [ModelKey(names, orders[:count], "feature", readout) for count in range(1, len(orders))]
     return (*joined, *averaged, *lower)

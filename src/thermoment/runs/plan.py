@@ -13,6 +13,7 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
 from thermoment.runs.price import Price, price
+from thermoment.runs.readouts import models_of
 from thermoment.runs.tasks import Job, tasks
 from thermoment.simulation import compute, prepare
 
@@ -111,7 +112,7 @@ def _work(points: Mapping[str, Experiment], experiment: Experiment, dataset: Dat
         elif task.kind == "finite-time" and one.finite_time is not None:
             found.epochs += one.finite_time.epochs * (len(one.reservoirs) if one.finite_time.joint else 1)
         elif task.kind == "readouts":
-            n_models = 2 ** len(one.reservoirs) - 1 + len(one.read) - 1
+            n_models = sum(model.fusion == "feature" for model in models_of(one))
             found.n_readouts += n_models * (2 if one.readout.converged else 1)
     return found
 

@@ -20,8 +20,7 @@ from thermoment.learning.finite_time.train import train
 from thermoment.learning.fit import fit_converged, fit_sgd
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import paper_models
-from thermoment.runs.readouts import columns
+from thermoment.runs.readouts import columns, models_of
 from thermoment.runs.reservoirs import draw, finite_time_groups
 from thermoment.runs.tasks import KINDS, Job, Task, tasks
 
@@ -229,7 +228,7 @@ def _readout_trial(
     blocks = [np.tanh(one.drive(x)) ** (p + 1) for one in drawn.values() for p in range(len(orders))]
     features = np.concatenate(blocks, axis=1).astype(np.float32)
     sizes = {name: one.n_nodes for name, one in drawn.items()}
-    models = [model for model in paper_models(list(drawn), orders) if model.fusion == "feature"]
+    models = [model for model in models_of(experiment) if model.fusion == "feature"]
     chosen = [columns(model, sizes, orders) for model in models]
     compiling, seconds, epochs = _measured(lambda count: fit_sgd(features, y, chosen, replace(sgd, epochs=count)))
     found["sgd"] = seconds / (len(x) * sum(map(len, chosen)) * epochs)
@@ -243,9 +242,8 @@ def _readout_trial(
 
 def _features_of_models(experiment: Experiment, n_inputs: int) -> int:
     """Features that the readouts read, added up over all models and raw pixels."""
-    names, orders = [one.name for one in experiment.reservoirs], experiment.read
     sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
-    models = [model for model in paper_models(names, orders) if model.fusion == "feature"]
+    models = [model for model in models_of(experiment) if model.fusion == "feature"]
     return n_inputs + sum(sizes[name] * len(model.orders) for model in models for name in model.reservoirs)
 
 

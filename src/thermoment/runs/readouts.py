@@ -24,7 +24,7 @@ from thermoment.machines.classifier import Classifier, read_words
 from thermoment.protocol import Protocol
 from thermoment.reads import needed
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import ModelKey, Read, paper_models, readout_file
+from thermoment.results.naming import Fit, ModelKey, Read, paper_models, readout_file
 from thermoment.results.pictures import MISREAD, Misread
 from thermoment.results.table import Judged, Table
 from thermoment.runs.baselines import classify
@@ -71,7 +71,7 @@ def fit_and_predict(
 
     `stores` are what readouts are fitted to; `trained` what the heads read, of the test images at least.
     """
-    settings, protocol = experiment.readout, experiment.protocol
+    protocol = experiment.protocol
     sizes = {name: store.n_nodes for name, store in stores.items()}
     train, test = slice(0, dataset.n_train), slice(dataset.n_train, None)
     seen = read_features(stores, made.reservoirs, experiment, dataset.x_train, train)
@@ -84,7 +84,7 @@ def fit_and_predict(
     models = [
         model
         for readout in dict.fromkeys(model.readout for model in fitted)
-        for model in paper_models(list(stores), experiment.read, readout, settings.fusions)
+        for model in models_of(experiment, readout)
     ]
     predictions = predict(models, fitted, made.reservoirs, experiment, tested)
     judged = tested, fitted, made.reservoirs
@@ -123,6 +123,12 @@ def _save_misread(
         misread.save(folder / MISREAD)
 
 
+def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
+    """The classifiers that an experiment compares, with one readout."""
+    names, options = [plan.name for plan in experiment.reservoirs], experiment.readout
+    return paper_models(names, experiment.read, readout, options.fusions, options.subsets)
+
+
 def fit(
     features: NDArray[np.float32],
     sizes: Mapping[str, int],
@@ -135,7 +141,7 @@ def fit(
     features: (S, F) of the training images, of all reservoirs with `sizes` nodes each
     """
     settings, read = experiment.readout, experiment.read
-    models = [model for model in paper_models(list(sizes), read) if model.fusion == "feature"]
+    models = [model for model in models_of(experiment) if model.fusion == "feature"]
     fitted = _fit(models, features, sizes, experiment, dataset.y_train, listener)
     fusions = [fusion for fusion in settings.fusions if fusion != "logit"]
     if fusions and len(sizes) > 1:
