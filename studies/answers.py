@@ -200,21 +200,21 @@ QUESTIONS = (
         "By how much does the paper's accuracy scatter, and which seeds does that come from?",
         seeds,
         "The test set is one and the same in all runs: what another test set would change is not in these numbers.",
-        "45 minutes",
+        "30 minutes",
     ),
     Question(
         "equal-resources",
         "Do three different reservoirs get more than the same number of nodes, or of replicas, spent otherwise?",
         equal_resources,
         "Recipes other than the paper's three.",
-        "35 minutes",
+        "20 minutes",
     ),
     Question(
         "what-the-moments-carry",
         "Is the gain of the higher moments due to fluctuations, or to powers of the mean?",
         moments,
         "Moments of pairs of nodes, E[x_i x_j].",
-        "45 minutes",
+        "20 minutes",
     ),
     Question(
         "time-and-temperature",
@@ -222,21 +222,21 @@ QUESTIONS = (
         time_and_temperature,
         "K is trained by the paper's surrogate, which knows neither time nor temperature; "
         "[training.md](training.md) has machines trained for each.",
-        "75 minutes",
+        "45 minutes",
     ),
     Question(
         "fusion",
         "Do joined features get more than late fusion that is calibrated, weighted or learned?",
         fusion,
         "Late fusion that is not linear in the outputs.",
-        "25 minutes",
+        "20 minutes",
     ),
     Question(
         "beside-others",
         "What does the machine get beside classifiers that need no physics?",
         beside_others,
         "Convolutional networks, which get more than any of these.",
-        "90 minutes",
+        "30 minutes",
     ),
 )
 
