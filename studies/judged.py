@@ -27,13 +27,18 @@ class Study:
     name: str
     dataset: dict[str, Any]
     engine: str
+    n_nodes: list[int]
     rows: list[dict[str, Any]]
 
     @property
     def where(self) -> str:
-        """The data set and the engine."""
+        """The data set, the machine and the engine."""
         data = self.dataset
-        return f"{data['name']} ({data['n_train']} training and {data['n_test']} test images, engine {self.engine})"
+        nodes = " and ".join(map(str, dict.fromkeys(self.n_nodes)))
+        return (
+            f"{data['name']} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
+            f"reservoirs of {nodes} nodes; engine {self.engine})"
+        )
 
     def values(
         self, variant: str, *, fusion: str = "feature", readout: str = "sgd", orders: Sequence[Any] | None = None
@@ -73,7 +78,7 @@ def _accuracies(row: dict[str, Any]) -> Values:
 def load(path: Path) -> Study:
     """The study in a file."""
     found = json.loads(path.read_text("utf-8"))
-    return Study(found["experiment"], found["dataset"], found["engine"], found["rows"])
+    return Study(found["experiment"], found["dataset"], found["engine"], found["n_nodes"], found["rows"])
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,10 @@ def row(variant: str, correct: Any, model: str = "K1+K2+K3", **more: Any) -> dic
 def write(folder: Path, name: str, rows: list[dict[str, Any]], where: str = "mnist") -> Path:
     dataset = {"name": where, "n_train": 60_000, "n_test": N_TEST}
     path = folder / f"{name}{'' if where == 'mnist' else f'-{where}'}.json"
-    path.write_text(json.dumps({"experiment": name, "dataset": dataset, "engine": "cuda", "rows": rows}), "utf-8")
+    path.write_text(
+        json.dumps({"experiment": name, "dataset": dataset, "engine": "cuda", "n_nodes": [256] * 3, "rows": rows}),
+        "utf-8",
+    )
     return path
 
 
@@ -144,5 +147,7 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         "kT = 0.1, t = 0.03 against the paper's kT = 0.1, t = 1: 1.0",
     ):
         assert sentence in page, sentence
-    assert page.count("**On mnist (60000 training and 10000 test images, engine cuda).**") == len(answers.QUESTIONS)
+    assert page.count(
+        "**On mnist (60000 training and 10000 test images; 3 reservoirs of 256 nodes; engine cuda).**"
+    ) == len(answers.QUESTIONS)
     assert page.count("**On fashion-mnist") == len(answers.QUESTIONS)

@@ -67,6 +67,7 @@ def to_json(results: StudyResults) -> str:
         "description": results.description,
         "dataset": plain(results.dataset),
         "engine": results.engine,
+        "n_nodes": [one["n_nodes"] for one in results.settings["reservoirs"]],
         "factors": factors(results),
     }
     lines = [
