@@ -122,13 +122,12 @@ def judge(pairs: Sequence[Pair]) -> list[Comparison]:
     ]
 
 
-def difference(one: Comparison) -> str:
-    """A comparison in words, with its interval."""
-    ends = f"95 % interval {interval(one.ci95)}, {one.n} seeds"
+def gain(one: Comparison) -> str:
+    """A difference in words, with its interval."""
+    ends = f"95 % interval {interval(one.ci95)}"
     if not one.established:
-        return f"{one.a} against {one.b}: no difference established ({points(one.mean)} points, {ends})"
-    more = "more" if one.mean > 0 else "less"
-    return f"{one.a} against {one.b}: {100 * abs(one.mean):.2f} points {more} ({ends})"
+        return f"no difference established ({points(one.mean)} points, {ends})"
+    return f"{points(one.mean)} points ({ends})"
 
 
 def sd_interval(sd: float, n: int) -> tuple[float, float]:

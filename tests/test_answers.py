@@ -74,7 +74,7 @@ def test_a_difference_is_said_with_its_sign_and_interval() -> None:
     t, sd = 3.1824463, np.std(a - b, ddof=1)
     assert found.mean == pytest.approx(-0.095)
     assert found.ci95 == pytest.approx((-0.095 - t * sd / 2, -0.095 + t * sd / 2))
-    assert judged.difference(found).startswith("this against that: 9.50 points less (95 % interval \N{MINUS SIGN}10.")
+    assert judged.gain(found).startswith("\N{MINUS SIGN}9.50 points (95 % interval \N{MINUS SIGN}10.")
 
 
 def test_the_deviation_of_normal_numbers_lies_in_its_interval_nineteen_times_of_twenty() -> None:
@@ -141,10 +141,10 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
     page = answers.page(tmp_path)
     assert "Not yet run" not in page
     for sentence in (
-        "three different reservoirs against one reservoir with three times the nodes: 0.4",
-        "three different reservoirs against three draws of one recipe: no difference established",
-        "the paper's machine against raw pixels: 3.0",
-        "kT = 0.1, t = 0.03 against the paper's kT = 0.1, t = 1: 1.0",
+        "of one reservoir with three times the nodes: \N{MINUS SIGN}0.4",
+        "Three different reservoirs in place of three draws of one recipe: no difference established",
+        "The paper's machine in place of raw pixels: +3.0",
+        "at kT = 0.1, t = 0.03: \N{MINUS SIGN}1.0",
     ):
         assert sentence in page, sentence
     assert page.count(
