@@ -136,3 +136,14 @@ class TestFiles:
             tm.Reservoir.draw(5, 3, seed=9).save(path)
         assert path.read_bytes() == before
         assert [path.name for path in tmp_path.iterdir()] == ["r.safetensors"]
+
+
+def test_a_symmetric_draw_has_the_same_scale_and_the_same_K_and_b() -> None:
+    plain, found = (tm.Reservoir.draw(300, 5, s_W=0.7, seed=3, symmetric=which) for which in (False, True))
+    assert tm.integrability(found.W).integrable
+    assert not np.any(np.diagonal(found.W))
+    np.testing.assert_allclose(found.W, (plain.W + plain.W.T) / np.sqrt(2))
+    above = found.W[np.triu_indices(300, 1)]
+    assert above.std() == pytest.approx(0.7 / np.sqrt(300), rel=4 / np.sqrt(2 * len(above)))
+    np.testing.assert_array_equal(found.K, plain.K)
+    np.testing.assert_array_equal(found.b, plain.b)
