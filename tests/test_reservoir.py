@@ -138,7 +138,7 @@ class TestFiles:
         assert [path.name for path in tmp_path.iterdir()] == ["r.safetensors"]
 
 
-def test_a_symmetric_draw_has_the_same_scale_and_the_same_K_and_b() -> None:
+def test_a_symmetric_draw_has_the_same_scale_and_leaves_the_rest() -> None:
     plain, found = (tm.Reservoir.draw(300, 5, s_W=0.7, seed=3, symmetric=which) for which in (False, True))
     assert tm.integrability(found.W).integrable
     assert not np.any(np.diagonal(found.W))
