@@ -1,6 +1,7 @@
 """The perceptron: it learns what no linear readout can, the same way twice, and sees other images when distorted."""
 
 import numpy as np
+import pytest
 
 from thermoment.learning import perceptron
 from thermoment.learning.options import Distortion
@@ -20,10 +21,13 @@ def test_it_learns_the_product_of_two_signs() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_distorted_images_teach_something_else() -> None:
     short = {**HOW, "epochs": 2}
     plain = perceptron.train(X, Y, 8, **short)  # type: ignore[arg-type]
-    still = perceptron.train(X, Y, 8, **short, distortion=Distortion(), shape=(2, 2))  # type: ignore[arg-type]
-    moved = perceptron.train(X, Y, 8, **short, distortion=Distortion(shift=1.0), shape=(2, 2))  # type: ignore[arg-type]
+    still, moved = (
+        perceptron.train(X, Y, 8, **short, distortion=Distortion(shift=shift), shape=(2, 2))  # type: ignore[arg-type]
+        for shift in (0.0, 1.0)
+    )
     np.testing.assert_allclose(still.U, plain.U, atol=1e-5)
     assert np.abs(moved.U - plain.U).max() > 1e-2

@@ -26,7 +26,7 @@ from thermoment.runs.readouts import models_of
 DATA = data.load("digits").first(120, 60)
 BESIDE = """
 [baselines]
-names = ["pca-12", "random-40", "mlp-8"]
+names = ["pca-32", "random-64", "mlp-8"]
 epochs = 3
 """
 
@@ -64,8 +64,8 @@ def test_every_model_is_there_with_its_features(finished: tuple[Path, Results]) 
     }
     assert [(row.model, row.readout) for row in finished[1].baseline] == [
         ("raw pixels", "sgd"),
-        ("PCA of 12 with squares", "sgd"),
-        ("40 random features", "sgd"),
+        ("PCA of 32 with squares", "sgd"),
+        ("64 random features", "sgd"),
         ("MLP, 8 hidden units", "trained"),
     ]
     assert verify(finished[0]) == []
@@ -85,7 +85,7 @@ def test_the_report_shows_them(finished: tuple[Path, Results]) -> None:
     page = (finished[0] / "report.html").read_text()
     for words in (
         "raw pixels, no reservoir",
-        "PCA of 12 with squares",
+        "PCA of 32 with squares",
         "MLP, 8 hidden units",
         "K1+K2 (stacked)",
         "mu4",
@@ -113,7 +113,7 @@ def test_a_repeat_draws_baselines_again(finished: tuple[Path, Results], tmp_path
     one = small(tmp_path)
     assert one.baselines is not None
     first, second = (classify(one.repeat(number), DATA, lambda *_: None) for number in (0, 1))
-    assert np.any(first["40 random features", "sgd"] != second["40 random features", "sgd"])
+    assert np.any(first["64 random features", "sgd"] != second["64 random features", "sgd"])
     labels, _ = load_predictions(finished[0])
     rights = {row.model: row.correct for row in finished[1].baseline}
     assert rights["MLP, 8 hidden units"] == (first["MLP, 8 hidden units", "trained"] == labels).sum()

@@ -23,7 +23,7 @@ from thermoment.runs.folder import verify
 from thermoment.runs.run import run_part
 from thermoment.runs.tasks import Job, read_later, tasks
 
-SCAN = '[scan]\n"readout.epochs" = [2, 3]\n"dynamics.kT" = [0.1, 0.3]\n'
+SCAN = '[scan]\n"readout.epochs" = [2, 3]\n"protocol.t_final" = [0.06, 0.1]\n'
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +33,12 @@ def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(folder: Path, text: str = SCAN) -> Experiment:
-    """Four points in two seeds: two temperatures, each read in two ways, whose features are not kept."""
-    one = experiment(
-        TINY.replace("t_final = 0.2", "t_final = 0.06").replace("n_replicas = 6", "n_replicas = 2") + text, folder
-    )
+    """Four points in two seeds: two times, each read in two ways, whose features are not kept."""
+    shorter = {"n_train = 120": "n_train = 60", "n_test = 60": "n_test = 30", "n_replicas = 6": "n_replicas = 2"}
+    written = TINY.replace("t_final = 0.2", "t_final = 0.06")
+    for old, new in shorter.items():
+        written = written.replace(old, new)
+    one = experiment(written + text, folder)
     return replace(
         one,
         repeats=2,
@@ -67,13 +69,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int],
 
 def test_what_points_have_in_common_is_done_once(finished: tuple[Path, list[int], StudyResults]) -> None:
     folder, chunks, _ = finished
-    # 180 images through two reservoirs, at two temperatures, with two seeds of the noise: read in two ways each.
-    assert sum(chunks) == 180 * 2 * 2 * 2
-    assert len(list(folder.parent.glob(".stages/static-*"))) == 4  # a temperature enters the reservoirs' stages
+    # 90 images through two reservoirs, at two times, with two seeds of the noise: read in two ways each.
+    assert sum(chunks) == 90 * 2 * 2 * 2
+    assert len(list(folder.parent.glob(".stages/static-*"))) == 2
     assert not list(folder.parent.glob(".stages/features-*"))
     first, second = (
         (folder / name / "readouts/K1.m1-m2-m4.sgd.safetensors").read_bytes()
-        for name in ("epochs-2_kT-0p1", "epochs-3_kT-0p1")
+        for name in ("epochs-2_t_final-0p06", "epochs-3_t_final-0p06")
     )
     assert first != second
 
@@ -82,10 +84,12 @@ def test_every_run_is_in_the_table(finished: tuple[Path, list[int], StudyResults
     folder, _, found = finished
     table = found.table()
     assert len(table) == 4 * 2 * (6 + 1)  # points, seeds, models and raw pixels
-    assert list(table.columns[:3]) == ["variant", "readout.epochs", "dynamics.kT"]
+    assert list(table.columns[:3]) == ["variant", "readout.epochs", "protocol.t_final"]
     for number, name in enumerate(("", "repeat-1")):
-        inner = load(folder / "epochs-3_kT-0p3" / name)
-        chosen = table[(table["readout.epochs"] == 3) & (table["dynamics.kT"] == 0.3) & (table["repeat"] == number)]
+        inner = load(folder / "epochs-3_t_final-0p1" / name)
+        chosen = table[
+            (table["readout.epochs"] == 3) & (table["protocol.t_final"] == 0.1) & (table["repeat"] == number)
+        ]
         expected = [row.correct for row in (*inner.accuracy, *inner.baseline)]  # type: ignore[union-attr]
         assert chosen["correct"].tolist() == expected
     assert ((table["low"] < table["accuracy"]) & (table["accuracy"] < table["high"])).all()
@@ -93,7 +97,7 @@ def test_every_run_is_in_the_table(finished: tuple[Path, list[int], StudyResults
         written = list(csv.DictReader(file))
     assert [int(row["correct"]) for row in written] == table["correct"].tolist()
     parsed = json.loads((folder / "study.json").read_text())
-    assert parsed["factors"] == ["readout.epochs", "dynamics.kT"]
+    assert parsed["factors"] == ["readout.epochs", "protocol.t_final"]
     assert [n for row in parsed["rows"] for n in row["correct"]] == table["correct"].tolist()
     assert load(folder) == found
 
@@ -105,7 +109,7 @@ def test_the_first_point_is_what_others_are_held_against(finished: tuple[Path, l
     assert lines[-1].beside is not None
     assert lines[-1].beside.mean == pytest.approx((last - first).mean())
     report = (finished[0] / "report.html").read_text()
-    assert "kT = 0.3" in report
+    assert "t_final = 0.1" in report
     assert "Less the first" in report
 
 
@@ -118,6 +122,7 @@ def test_a_study_that_is_done_does_nothing_again(finished: tuple[Path, list[int]
     assert verify(folder) == []
 
 
+@pytest.mark.slow
 def test_shares_of_a_study_give_the_same_files(finished: tuple[Path, list[int], StudyResults], tmp_path: Path) -> None:
     one = small(tmp_path)
     done = [run_part(one, Part(k, 2), tmp_path / "study") for k in (1, 2, 1)]
@@ -129,9 +134,9 @@ def test_shares_of_a_study_give_the_same_files(finished: tuple[Path, list[int], 
 def test_features_stay_until_the_last_point_that_reads_them(tmp_path: Path) -> None:
     later = read_later(small(tmp_path), 120, 60)
     assert {reader: sorted(names) for reader, names in later.items()} == {
-        (f"epochs-{epochs}_kT-{kT}", repeat): ["K1", "K2"] if epochs == 2 else []
+        (f"epochs-{epochs}_t_final-{t}", repeat): ["K1", "K2"] if epochs == 2 else []
         for epochs in (2, 3)
-        for kT in ("0p1", "0p3")
+        for t in ("0p06", "0p1")
         for repeat in (0, 1)
     }
 
@@ -150,7 +155,7 @@ def test_repeats_that_share_their_reservoirs_train_them_once(tmp_path: Path) -> 
         every = tasks(Job(small(tmp_path), "", "", None, "", accelerated=accelerated), 120, 60)
         assert {task.repeats for task in every if task.kind == "static"} == {(0,)}
         kinds = [task.kind for task in every]
-        assert (kinds.count("static"), kinds.count("features"), kinds.count("readouts")) == (4, 2 * 2 * 8, 8)
+        assert (kinds.count("static"), kinds.count("features"), kinds.count("readouts")) == (2, 2 * 2 * 8, 8)
 
 
 def test_a_plan_counts_what_is_in_common_once(tmp_path: Path) -> None:
@@ -176,7 +181,7 @@ def test_batches_alone_are_varied(tmp_path: Path) -> None:
 
 
 def test_one_run_has_a_table_too(finished: tuple[Path, list[int], StudyResults]) -> None:
-    inner = load(finished[0] / "epochs-2_kT-0p1")
+    inner = load(finished[0] / "epochs-2_t_final-0p06")
     assert [row["repeat"] for row in rows(inner)[:2]] == [0, 1]
     assert {row["model"] for row in rows(inner)} == {"K1", "K2", "K1+K2", "raw pixels"}
 
