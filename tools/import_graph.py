@@ -42,6 +42,7 @@ LIBRARIES = {
     "cupy": "_engines.cuda",
     "matplotlib": "plot report.figures",
     "zarr": "runs",
+    "pandas": "results",
     "sklearn": "data machines.estimators",
     "starlette": "web",
     "uvicorn": "web",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from thermoment.runs import features, plan, stages
 from thermoment.runs.executors import Part
 from thermoment.runs.folder import verify
 from thermoment.runs.run import run_part
+from thermoment.runs.store import read_sums, write_sums
 from thermoment.runs.tasks import Job, read_later, tasks
 
 SCAN = '[scan]\n"readout.epochs" = [2, 3]\n"protocol.t_final" = [0.06, 0.1]\n'
@@ -184,6 +186,24 @@ def test_one_run_has_a_table_too(finished: tuple[Path, list[int], StudyResults])
     inner = load(finished[0] / "epochs-2_t_final-0p06")
     assert [row["repeat"] for row in rows(inner)[:2]] == [0, 1]
     assert {row["model"] for row in rows(inner)} == {"K1", "K2", "K1+K2", "raw pixels"}
+
+
+def test_a_study_that_is_not_that_of_its_runs_is_found(
+    finished: tuple[Path, list[int], StudyResults], tmp_path: Path
+) -> None:
+    shutil.copytree(finished[0], tmp_path / "study")
+    text = (tmp_path / "study/results.json").read_text()
+    first = finished[2].study[0].accuracy[0].correct[0]
+    changed = text.replace(f'"correct": [\n       {first}', f'"correct": [\n       {first + 1}', 1)
+    assert changed != text
+    (tmp_path / "study/results.json").unlink()
+    (tmp_path / "study/results.json").write_text(changed)
+    write_sums(tmp_path / "study", ["results.json"], read_sums(tmp_path / "study"))
+    assert verify(tmp_path / "study") == [
+        "results.json has other accuracies of epochs-2_t_final-0p06 than its run",
+        "study.json does not follow from results.json",
+        "study.csv does not follow from results.json",
+    ]
 
 
 def test_without_pandas_a_table_says_so(

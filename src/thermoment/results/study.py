@@ -95,7 +95,7 @@ def frame(results: Described) -> "DataFrame":
     try:
         import pandas as pd
     except ModuleNotFoundError:
-        raise RuntimeError("A table needs pandas: pip install pandas. `results.study.rows` gives the rows.") from None
+        raise RuntimeError("A table needs pandas: pip install pandas.") from None
     return pd.DataFrame(rows(results))
 
 

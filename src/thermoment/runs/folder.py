@@ -9,7 +9,7 @@ from thermoment._support.host import environment
 from thermoment.experiments.experiment import Experiment, read, to_toml
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
-from thermoment.results.analysis import analyse
+from thermoment.results.analysis import analyse, summarise
 from thermoment.results.codec import plain
 from thermoment.results.results import RESULTS, Results, StudyResults, load
 from thermoment.results.study import STUDY_CSV, STUDY_JSON
@@ -116,6 +116,8 @@ def verify(folder: Path) -> list[str]:
     # Where a file of the features is known to be damaged there is no more to say of them.
     if isinstance(results, Results) and (folder / FEATURES).is_dir() and not any(FEATURES in name for name in wrong):
         problems += _check_features(folder, results)
+    if isinstance(results, StudyResults):
+        problems += _check_study(folder, results)
     for inner in _inner_runs(folder, experiment):
         problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner)]
     return problems
@@ -160,6 +162,22 @@ def _check_results(folder: Path, results: Results) -> list[str]:
         for key, (stored, found) in pairs.items()
         if stored != found
     ]
+
+
+def _check_study(folder: Path, results: StudyResults) -> list[str]:
+    """The numbers of a study, derived again from those of its runs; what is wrong with a run is said of the run."""
+    problems = []
+    for point in results.study:
+        try:
+            inner = load(folder / point.variant)
+        except (ValueError, OSError):
+            continue
+        if isinstance(inner, Results) and point.accuracy != (inner.repeats or summarise([inner.accuracy])):
+            problems.append(f"{RESULTS} has other accuracies of {point.variant} than its run")
+    for name, text in ((STUDY_JSON, study_json(results)), (STUDY_CSV, study_csv(results))):
+        if (folder / name).is_file() and (folder / name).read_bytes() != text.encode():
+            problems.append(f"{name} does not follow from {RESULTS}")
+    return problems
 
 
 def _first_difference(stored: tuple[object, ...], derived: tuple[object, ...]) -> str:
