@@ -192,12 +192,11 @@ def test_a_study_that_is_not_that_of_its_runs_is_found(
     finished: tuple[Path, list[int], StudyResults], tmp_path: Path
 ) -> None:
     shutil.copytree(finished[0], tmp_path / "study")
-    text = (tmp_path / "study/results.json").read_text()
-    first = finished[2].study[0].accuracy[0].correct[0]
-    changed = text.replace(f'"correct": [\n       {first}', f'"correct": [\n       {first + 1}', 1)
-    assert changed != text
-    (tmp_path / "study/results.json").unlink()
-    (tmp_path / "study/results.json").write_text(changed)
+    point, *others = finished[2].study
+    row, *rest = point.accuracy
+    wrong = replace(row, correct=(row.correct[0] + 1, *row.correct[1:]))
+    changed = replace(finished[2], study=(replace(point, accuracy=(wrong, *rest)), *others))
+    (tmp_path / "study/results.json").write_text(changed.to_json())
     write_sums(tmp_path / "study", ["results.json"], read_sums(tmp_path / "study"))
     assert verify(tmp_path / "study") == [
         "results.json has other accuracies of epochs-2_t_final-0p06 than its run",
