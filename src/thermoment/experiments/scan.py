@@ -1,12 +1,14 @@
 """The points of a study: its variants, each with every combination of the values that `[scan]` lists.
 
-[scan]
-"dynamics.kT" = [0.01, 0.1, 1.0]              factors are crossed: here 3 x 4 points,
-"protocol.t_final" = [0.1, 0.3, 1.0, 3.0]
+    [scan]
+    "dynamics.kT" = [0.01, 0.1, 1.0]              factors are crossed: here 3 x 4 points,
+    "protocol.t_final" = [0.1, 0.3, 1.0, 3.0]
 
-[scan.paired]                                 and values in the same place of paired factors go together:
-"protocol.n_replicas" = [128, 384]            2 more points of each, not 4
-"reservoirs.*.n_nodes" = [768, 256]
+    [scan.paired]                                 and values in the same place of paired factors go together:
+    "protocol.n_replicas" = [128, 384]            2 more points of each, not 4
+    "reservoirs.*.n_nodes" = [768, 256]
+
+Keys are those of `--set`.
 """
 
 import math
@@ -61,14 +63,13 @@ def points(variants: Mapping[str, Mapping[str, Any]], scan: Mapping[str, Any] | 
     """The changes that every point makes, by its name, which tells its values: "kT-0p1_t_final-1p0"."""
     found: dict[str, Changes] = {}
     named = [(name, dict(flat(changes))) for name, changes in variants.items()] or [("", {})]
-    every = factors(scan or {})
+    every = [list(enumerate(group)) for group in factors(scan or {})]
     for number, ((name, changes), *values) in enumerate(product(named, *every)):
         words = [name] if name else []
-        words += [_word(change, every[k].index(change)) for k, change in enumerate(values)]
-        label = "_".join(words)
+        label = "_".join([*words, *(_word(change, place) for place, change in values)])
         if (values and len(label) > _LONGEST) or label in found:
             label = f"point-{number}"
-        found[label] = {**changes, **{key: value for change in values for key, value in change.items()}}
+        found[label] = {**changes, **{key: value for _, change in values for key, value in change.items()}}
     for name, changes in found.items():
         for key in changes:
             _check_free(key, f"variants.{name}")
