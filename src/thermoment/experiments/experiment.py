@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -138,11 +139,17 @@ class Experiment:
             reservoirs=tuple(plan.reseeded(shift["reservoirs"], shift["batches"]) for plan in self.reservoirs),
         )
 
+    @cached_property
+    def _common(self) -> dict[str, Any]:
+        """The table that every point of a study starts from."""
+        table: dict[str, Any] = as_table(replace(self, variants={}, scan=None))
+        return table
+
     def variant(self, name: str) -> "Experiment":
         """The experiment that a point of a study stands for."""
         changes = dict(self.points[name])
         description = changes.pop("description", "") or scans.describe(changes)
-        table = as_table(replace(self, variants={}, scan=None, description=description))
+        table = {**deepcopy(self._common), "description": description}
         for key, value in changes.items():
             override(table, key, value)
         return from_table({**table, "name": f"{self.name}-{name}"})
