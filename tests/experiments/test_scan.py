@@ -33,7 +33,7 @@ def test_factors_are_crossed_and_pairs_go_together(tmp_path: Path) -> None:
     pairs = ((64, 32), (math.inf, 16))
     assert found == [(kT, orders, *pair) for kT in (0.01, 0.1) for orders in ((1,), (1, 2, 4)) for pair in pairs]
     first = study.variant(next(iter(study.points)))
-    assert first.description == "kT = 0.01, orders = [1], n_replicas = 64, n_nodes = 32"
+    assert first.description == "kT = 0.01, orders = 1, n_replicas = 64, n_nodes = 32"
     assert (first.scan, first.points) == (None, {})
     (tmp_path / "again.toml").write_text(to_toml(study), "utf-8")
     assert read(tmp_path / "again.toml") == study

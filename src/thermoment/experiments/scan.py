@@ -77,8 +77,8 @@ def points(variants: Mapping[str, Mapping[str, Any]], scan: Mapping[str, Any] | 
 
 
 def describe(changes: Changes) -> str:
-    """The changes in words: "kT = 0.1, t_final = 1.0"."""
-    return ", ".join(f"{_short(key)} = {value}" for key, value in changes.items() if key != "description")
+    """The changes in words: "kT = 0.1, orders = 1 2 4"."""
+    return ", ".join(f"{_short(key)} = {_said(value)}" for key, value in changes.items() if key != "description")
 
 
 def scanned(scan: Mapping[str, Any] | None) -> dict[str, tuple[Any, ...]]:
@@ -90,6 +90,10 @@ def scanned(scan: Mapping[str, Any] | None) -> dict[str, tuple[Any, ...]]:
 def _check_free(key: str, where: str) -> None:
     if key.partition(".")[0] in _FIXED:
         raise invalid(where, f"change none of {', '.join(_FIXED)}, which all its runs have in common", repr(key))
+
+
+def _said(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _short(key: str) -> str:
