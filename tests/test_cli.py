@@ -139,6 +139,7 @@ MISTAKES = [
     "run papr",
     "run digits --set protocol.n_replica=3",
     "run digits --engine cud",
+    "run digits --set scan.protocol.kT=[1.0]",
     "bench --engine a",
 ]
 

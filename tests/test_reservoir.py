@@ -153,3 +153,14 @@ def test_the_norm_of_the_coupling_is_computed_once(monkeypatch: pytest.MonkeyPat
         tm.simulate(one, np.ones((2, 3)), tm.Protocol(dt=0.01, t_final=0.1, n_replicas=2), engine="reference")
     assert calls == [one.coupling_norm]
     assert one.coupling_norm == pytest.approx(np.linalg.norm(one.W, 2), rel=0.05)
+
+
+def test_a_symmetric_draw_has_the_same_scale_and_leaves_the_rest() -> None:
+    plain, found = (tm.Reservoir.draw(300, 5, s_W=0.7, seed=3, symmetric=which) for which in (False, True))
+    assert tm.integrability(found.W).integrable
+    assert not np.any(np.diagonal(found.W))
+    np.testing.assert_allclose(found.W, (plain.W + plain.W.T) / np.sqrt(2))
+    above = found.W[np.triu_indices(300, 1)]
+    assert above.std() == pytest.approx(0.7 / np.sqrt(300), rel=4 / np.sqrt(2 * len(above)))
+    np.testing.assert_array_equal(found.K, plain.K)
+    np.testing.assert_array_equal(found.b, plain.b)

@@ -20,13 +20,13 @@ PACKAGE = ROOT / "src/thermoment"
 PICTURE = ROOT / "docs/figures/imports.svg"
 
 ORDER = """
-_support < wells < physics < protocol < reservoir moments < _engines < simulation < phases twin < thermodynamics
+_support < wells < physics < protocol reads < reservoir moments < _engines < simulation < phases twin < thermodynamics
 thermodynamics < learning < machines
 _support < noise < protocol
 _support < data
 physics < learning.options < learning
-data physics protocol learning.options < experiments
-data protocol < results
+data physics protocol reads learning.options < experiments
+data protocol reads < results
 machines results < plot < report
 data experiments report < runs
 runs < thermoment < bench web < cli < __main__
@@ -43,6 +43,7 @@ LIBRARIES = {
     "cupy": "_engines.cuda",
     "matplotlib": "plot report.figures",
     "zarr": "runs",
+    "pandas": "results",
     "sklearn": "data machines.estimators",
     "starlette": "web",
     "uvicorn": "web",

@@ -90,6 +90,7 @@ class Reservoir:
         s_W: float = 0.1,
         s_K: float = 1.2,
         s_b: float = 0.02,
+        symmetric: bool = False,
         seed: int,
         stream: int = 0,
         dynamics: Dynamics | None = None,
@@ -102,6 +103,7 @@ class Reservoir:
             s_W: scale of the coupling.
             s_K: scale of the input projection.
             s_b: scale of the bias.
+            symmetric: whether W is (W + W^T) / sqrt(2) of the W drawn: of the same scale, and W_ij = W_ji.
             seed: of `numpy.random.default_rng`, which gives W, K and b in this order. The diagonal of W is drawn too,
                 then set to zero.
             stream: as in `Reservoir`; it chooses the noise and not the matrices.
@@ -113,6 +115,8 @@ class Reservoir:
         rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
         check_fits("n_inputs", (N, N), (N, D))
         W = rng.normal(0.0, s_W / math.sqrt(N), (N, N))
+        if symmetric:
+            W = (W + W.T) / math.sqrt(2)
         np.fill_diagonal(W, 0.0)
         K = rng.normal(0.0, s_K / math.sqrt(D), (N, D))
         b = rng.normal(0.0, s_b, N)

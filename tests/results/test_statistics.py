@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from thermoment.results import paper
-from thermoment.results.statistics import Interval, Pair, mcnemar, spread, wilson
+from thermoment.results.statistics import Interval, Pair, holm, mcnemar, paired, spread, wilson
 
 
 class TestMcNemar:
@@ -167,3 +167,28 @@ def test_an_interval_knows_what_it_holds() -> None:
     assert 0.2 in interval
     assert 0.3 in interval
     assert 0.41 not in interval
+
+
+def test_paired_values_are_judged_by_their_differences() -> None:
+    """The t test of scipy on the differences; what two seeds have in common does not count."""
+    from scipy.stats import ttest_rel
+
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=12)
+    a, b = common + 0.01 * rng.normal(size=12), common + 0.02 + 0.01 * rng.normal(size=12)
+    found, known = paired(a.tolist(), b.tolist()), ttest_rel(b, a)
+    assert found.p == pytest.approx(known.pvalue)
+    assert found.ci95 == pytest.approx(known.confidence_interval())
+    assert found.mean == pytest.approx((b - a).mean())
+    assert found.n == 12
+    assert paired([1.0], [2.0]) == (1.0, 1, None, None)
+    assert paired([1.0, 2.0], [1.0, 2.0]).p == 1.0
+    assert paired([1.0, 2.0], [2.0, 3.0]).p == 0.0
+    with pytest.raises(ValueError, match="`b` must have a value for each of the 2 seeds of a, but was 1"):
+        paired([1.0, 2.0], [1.0])
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []

@@ -11,7 +11,8 @@ import thermoment as tm
 from support.runs import TINY, experiment
 from thermoment._engines.native import Native
 from thermoment._support.memory import check_fits
-from thermoment.experiments.experiment import Experiment, ReservoirSettings
+from thermoment.experiments.experiment import Experiment
+from thermoment.experiments.settings import ReservoirSettings
 from thermoment.learning.options import FiniteTime
 from thermoment.runs import run as runner
 

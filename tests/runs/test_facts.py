@@ -43,7 +43,7 @@ def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD)
     context, reservoirs = Context(Store(folder)), draw(one, dataset.n_inputs)
     assert one.finite_time is not None
     features = features_stage(reservoirs["K1"], choose(one.engine)[0].name, one, dataset, context)
-    seeds = [settings.seed for settings in one.reservoirs]
+    seeds = [settings.training_seed for settings in one.reservoirs]
     made = Made(reservoirs, {}, heads={("K1",): head})
     return {
         "static": static_stage(0, [reservoirs["K1"]], seeds, one, dataset, context).name,
@@ -89,6 +89,12 @@ def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD)
         *((f"readout.{name}=3", {"readouts"}) for name in ("epochs", "batch_size", "seed")),
         *((f"readout.{name}=0.3", {"readouts"}) for name in ("learning_rate", "l2")),
         ("readout.converged=false", {"readouts"}),
+        ("readout.subsets=false", {"readouts"}),
+        ("readout.fusions=[]", {"readouts"}),
+        ("baselines.names=['pca-3']", {"readouts"}),
+        ("reservoirs.K1.symmetric=true", ALL),
+        ("reservoirs.K1.batch_seed=7", {"static"}),
+        ("vary=['readout']", set()),
     ],
 )
 def test_a_setting_names_the_stages_it_enters(tmp_path: Path, override: str, changed: set[str]) -> None:

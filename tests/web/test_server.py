@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ def address() -> Iterator[tuple[str, int]]:
         with serving(Site(small_machine())) as found:
             host, _, port = found.removeprefix("http://").partition(":")
             yield host, int(port)
+
+
+def test_a_machine_that_reads_no_raw_moments_is_refused() -> None:
+    with pytest.raises(ValueError, match="The page shows raw moments, but this machine reads m1, mu2"):
+        server.serve(replace(small_machine(), reads=("m1", "mu2")), port=0)
 
 
 def answered(address: tuple[str, int], *sent: bytes) -> bytes:

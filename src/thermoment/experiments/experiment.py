@@ -3,9 +3,11 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from os import PathLike
@@ -14,105 +16,36 @@ from typing import Any
 
 import tomli_w
 
-from thermoment._support.checks import check_integer, check_not_negative, invalid
-from thermoment.data.table import Split
+from thermoment._support.checks import check_choice, check_integer, invalid
+from thermoment._support.identity import LATER
+from thermoment.experiments import scan as scans
+from thermoment.experiments.dotted import override
+from thermoment.experiments.settings import (
+    LONGEST_NAME,
+    BaselineSettings,
+    Data,
+    FeatureSettings,
+    ReadoutSettings,
+    ReservoirSettings,
+    check_name,
+)
 from thermoment.experiments.toml import as_table, build
-from thermoment.learning.options import FiniteTime, Sgd, Stage, Training
+from thermoment.learning.options import FiniteTime, Training
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
+from thermoment.reads import needed
 
 REPEAT_STRIDE = 1000
 """How far the seeds of two repeats of an experiment are apart."""
-_LONGEST_NAME = 64
+SEEDS = ("reservoirs", "batches", "trajectories", "readout")
+"""What has seeds of its own: the draws of W, K and b; the order of the batches that train them; the noise of the
+simulation; the order of the batches that fit the readout."""
 _LONGEST_NAMES = 180
 """Of all reservoirs joined by +: a readout's file is called so, and a file's name has at most 255 bytes."""
 _TAKEN = re.compile("figures|readouts|reservoirs|repeat-[0-9]+", re.IGNORECASE)
 """Folders of a run, which has each variant in a folder of its name beside them."""
 _TABLE = "table"
 """The shipped experiment that a CSV file is run by."""
-_SPLIT = {"test_share": "test_share", "split_seed": "seed", "scaling": "scaling", "leave_out": "leave_out"}
-"""Settings of the data that are about a CSV file, and what each is in a Split."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """Which data set, and how much of it from its start; all of it unless said.
-
-    Of a CSV file, `label` names the column with the classes. The other settings are those of `Split`, and have its
-    defaults where they are left out.
-    """
-
-    name: str = "digits"
-    n_train: int | None = None
-    n_test: int | None = None
-    label: str | None = None
-    test_share: float | None = None
-    split_seed: int | None = None
-    scaling: str | None = None
-    leave_out: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("n_train", "n_test"):
-            if (value := getattr(self, name)) is not None:
-                check_integer(name, value, 2, 2**40)
-        given = {name: value for name in _SPLIT if (value := getattr(self, name)) is not None}
-        if self.label is None and given:
-            raise invalid("label", f"name the column with the classes, as {next(iter(given))} is set", "left out")
-        if split := self.split:
-            for name, theirs in _SPLIT.items():
-                object.__setattr__(self, name, getattr(split, theirs))
-
-    @property
-    def split(self) -> Split | None:
-        """How a CSV file becomes a data set; None where the data are no CSV file."""
-        if self.label is None:
-            return None
-        given = {theirs: value for name, theirs in _SPLIT.items() if (value := getattr(self, name)) is not None}
-        return Split(self.label, **given)
-
-
-@dataclass(frozen=True)
-class ReservoirSettings:
-    """A reservoir before it exists: its draw and the stages that train its K."""
-
-    name: str
-    seed: int
-    n_nodes: int = 256
-    s_W: float = 0.1
-    s_K: float = 1.2
-    s_b: float = 0.02
-    start: str | None = None
-    """another reservoir, whose W, K and b as drawn it starts from"""
-    stages: tuple[Stage, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check_name("name", self.name)
-        check_integer("seed", self.seed, 0, 2**62)
-        check_integer("n_nodes", self.n_nodes, 1, 2**14)
-        for name in ("s_W", "s_K", "s_b"):
-            object.__setattr__(self, name, check_not_negative(name, getattr(self, name)))
-
-
-@dataclass(frozen=True)
-class ReadoutSettings(Sgd):
-    """The paper's SGD, and whether the same loss is also minimised to convergence."""
-
-    converged: bool = True
-
-    @property
-    def sgd(self) -> Sgd:
-        return Sgd(**{f.name: getattr(self, f.name) for f in fields(Sgd)})
-
-
-@dataclass(frozen=True)
-class FeatureSettings:
-    """How features are kept: samples in a chunk, and whether they stay on disk after the readouts are fitted."""
-
-    chunk: int = 2000
-    keep: bool = True
-
-    def __post_init__(self) -> None:
-        check_integer("chunk", self.chunk, 1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -125,6 +58,8 @@ class Experiment:
     engine: str = "auto"
     repeats: int = 1
     """how often the whole is done, each time with other seeds"""
+    vary: tuple[str, ...] = field(default=SEEDS, metadata=LATER)
+    """which seeds are others in a repeat, of SEEDS"""
     data: Data = field(default_factory=Data)
     dynamics: Dynamics = field(default_factory=Dynamics)
     protocol: Protocol = field(default_factory=Protocol)
@@ -133,12 +68,20 @@ class Experiment:
     """training through the finite-time moments, after the stages of the reservoirs; None for none"""
     readout: ReadoutSettings = field(default_factory=ReadoutSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
+    baselines: BaselineSettings | None = field(default=None, metadata=LATER)
+    """classifiers without reservoirs to compare with, beside a readout of the raw inputs"""
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """of a study: for each variant what it changes, as in `--set`, and its `description`"""
+    scan: Mapping[str, Any] | None = field(default=None, metadata=LATER)
+    """of a study: settings by dotted keys, and for each the list of values that are tried; see experiments/scan.py"""
 
     def __post_init__(self) -> None:
-        _check_name("name", self.name)
+        check_name("name", self.name)
         check_integer("repeats", self.repeats, 1, 1000)
+        for kind in self.vary:
+            check_choice("vary", kind, SEEDS)
+        if not self.vary or len(set(self.vary)) < len(self.vary):
+            raise invalid("vary", f"name some of {', '.join(SEEDS)}, each once", self.vary)
         names = [plan.name for plan in self.reservoirs]
         if not names or len(set(names)) < len(names):
             raise invalid("reservoirs", "have at least one, each with a name of its own", names)
@@ -154,34 +97,61 @@ class Experiment:
             raise invalid(
                 "reservoirs", "leave the names of trained copies free", ", ".join(sorted(copies & set(names)))
             )
+        if self.readout.reads and self.finite_time is not None:
+            raise invalid("readout.reads", "be left out where finite_time trains a head of raw moments", "set")
+        if missing := set(needed(self.readout.reads)) - set(self.protocol.orders):
+            must = f"hold {', '.join(map(str, sorted(missing)))} for what readout.reads asks for"
+            raise invalid("protocol.orders", must, self.protocol.orders)
         if len("+".join(names)) > _LONGEST_NAMES:
             raise invalid("reservoirs", f"have names of at most {_LONGEST_NAMES} characters together", "+".join(names))
         for variant, changes in self.variants.items():
-            _check_name("variants", variant)
+            check_name("variants", variant)
             if _TAKEN.fullmatch(variant):
                 raise invalid("variants", "have names that no other folder of a run has", repr(variant))
             if not isinstance(changes, Mapping):
                 raise invalid(f"variants.{variant}", "be a table of what it changes", repr(changes))
+        n_runs = self.repeats * scans.count(self.variants, self.scan)
+        if n_runs > scans.MOST_RUNS:
+            raise invalid("scan", f"be a study of at most {scans.MOST_RUNS} runs, repeats counted", f"one of {n_runs}")
+
+    @cached_property
+    def points(self) -> dict[str, dict[str, Any]]:
+        """Of a study what each of its points changes, by name: its variants, with all values of the scan."""
+        return scans.points(self.variants, self.scan)
+
+    @property
+    def read(self) -> tuple[int, ...] | tuple[str, ...]:
+        """What readouts read of every node: orders of raw moments, or the words of `readout.reads`."""
+        return self.readout.reads or self.protocol.orders
 
     def repeat(self, number: int) -> "Experiment":
         """The same with the seeds of repeat `number`; repeat 0 has the seeds as written."""
-        shift = REPEAT_STRIDE * number
-        trained = self.finite_time and replace(self.finite_time, seed=self.finite_time.seed + shift)
+        shift = {kind: REPEAT_STRIDE * number if kind in self.vary else 0 for kind in SEEDS}
+        trained = self.finite_time and replace(self.finite_time, seed=self.finite_time.seed + shift["batches"])
+        others = self.baselines and replace(self.baselines, seed=self.baselines.seed + shift["reservoirs"])
         return replace(
             self,
             repeats=1,
             finite_time=trained,
-            protocol=replace(self.protocol, seed=self.protocol.seed + shift),
-            readout=replace(self.readout, seed=self.readout.seed + shift),
-            reservoirs=tuple(replace(plan, seed=plan.seed + shift) for plan in self.reservoirs),
+            baselines=others,
+            protocol=replace(self.protocol, seed=self.protocol.seed + shift["trajectories"]),
+            readout=replace(self.readout, seed=self.readout.seed + shift["readout"]),
+            reservoirs=tuple(plan.reseeded(shift["reservoirs"], shift["batches"]) for plan in self.reservoirs),
         )
 
+    @cached_property
+    def _common(self) -> dict[str, Any]:
+        """The table that every point of a study starts from."""
+        table: dict[str, Any] = as_table(replace(self, variants={}, scan=None))
+        return table
+
     def variant(self, name: str) -> "Experiment":
-        """The experiment that a variant of a study stands for."""
-        changes = dict(self.variants[name])
-        table = as_table(replace(self, variants={}, description=changes.pop("description", "")))
-        for key, value in _flat(changes):
-            _override(table, key, value)
+        """The experiment that a point of a study stands for."""
+        changes = dict(self.points[name])
+        description = changes.pop("description", "") or scans.describe(changes)
+        table = {**deepcopy(self._common), "description": description}
+        for key, value in changes.items():
+            override(table, key, value)
         return from_table({**table, "name": f"{self.name}-{name}"})
 
 
@@ -191,9 +161,9 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
     A CSV file stands for the experiment `table` with this file as its data; `overrides` name its column of classes.
     """
     if (path := Path(source)).suffix.lower() == ".csv":
-        if not any(override.partition("=")[0].strip() == "data.label" for override in overrides):
+        if not any(text.partition("=")[0].strip() == "data.label" for text in overrides):
             raise ValueError(f"{path}: Which column holds the classes? Say it by --set data.label=COLUMN.")
-        name = re.sub("[^A-Za-z0-9_-]", "-", path.stem)[:_LONGEST_NAME] or _TABLE
+        name = re.sub("[^A-Za-z0-9_-]", "-", path.stem)[:LONGEST_NAME] or _TABLE
         source, overrides = _TABLE, [f"name={name}", f"data.name={json.dumps(str(path))}", *overrides]
     text, origin = _text(source)
     try:
@@ -202,22 +172,22 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
         raise ValueError(f"{origin}: Tables or lists are nested too deeply.") from None
 
 
-def _read(text: str, origin: str, overrides: Sequence[str]) -> Experiment:
+def _read(written: str, origin: str, overrides: Sequence[str]) -> Experiment:
     try:
-        table = tomllib.loads(text)
+        table = tomllib.loads(written)
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(origin, error) from None
     except ValueError:  # Python's own, for an integer of thousands of digits
         raise ValueError(f"{origin}: An integer has too many digits.") from None
     table.setdefault("name", Path(origin).stem)
-    for override in overrides:
-        key, equals, value = override.partition("=")
+    for text in overrides:
+        key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise invalid("set", "have the form key=value", repr(override))
-        _override(table, key.strip(), _value(value.strip()))
+            raise invalid("set", "have the form key=value", repr(text))
+        override(table, key.strip(), _value(value.strip()))
     try:
         experiment = from_table(table)
-        for name in experiment.variants:
+        for name in experiment.points:
             experiment.variant(name)
     except ValueError as error:
         raise ValueError(f"{origin}: {error}") from None
@@ -282,42 +252,3 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except ValueError:
         return text
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _override(table: dict[str, Any], key: str, value: Any) -> None:
-    """Sets the dotted `key`. In a list of tables a step is a name, a number, or * for all of them."""
-    step, dot, rest = key.partition(".")
-    if not dot:
-        table[step] = value
-        return
-    inner = table.setdefault(step, {})
-    if not isinstance(inner, list):
-        if not isinstance(inner, dict):
-            raise ValueError(f"`{key}` cannot be set: {step} is a value, not a table.")
-        _override(inner, rest, value)
-        return
-    which, dot, rest = rest.partition(".")
-    chosen = [
-        item
-        for number, item in enumerate(inner)
-        if isinstance(item, dict) and which in ("*", str(number), item.get("name"))
-    ]
-    if not chosen or not dot:
-        names = ", ".join(str(item.get("name", number)) for number, item in enumerate(inner) if isinstance(item, dict))
-        raise ValueError(f"`{key}` cannot be set: write {step}.NAME.key=value with a name of {names}, or * for all.")
-    for item in chosen:
-        _override(item, rest, value)
-
-
-def _check_name(argument: str, name: str) -> None:
-    if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}", name):
-        raise invalid(argument, f"be a name of at most {_LONGEST_NAME} letters, digits, - and _", repr(name))

@@ -4,12 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from thermoment._support.checks import shown
 from thermoment._support.identity import stated
 
+_hints = cache(get_type_hints)
 _LARGEST = 1e30
 """No number of an experiment is larger, but infinity. Its powers and products stay within the range of a float."""
 
@@ -61,7 +63,7 @@ def _build_union(kinds: Sequence[Any], value: Any, where: str) -> Any:
 def _build_dataclass(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, Mapping):
         raise _wrong(where, "a table", value)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     known = [f.name for f in fields(kind)]
     dot = f"{where}." if where else ""
     for key in value:

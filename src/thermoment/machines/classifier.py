@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -17,6 +17,7 @@ from thermoment._support.identity import stated
 from thermoment.learning.readout import Readout, Scaling, average_logits, classes, probabilities
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
+from thermoment.reads import blocks, check_reads, needed, needs_drive
 from thermoment.reservoir import Reservoir
 from thermoment.simulation import simulate
 
@@ -37,6 +38,7 @@ class Classifier:
         readouts: one of F features, F = len(orders) * (nodes of all reservoirs), or one for each reservoir.
         engine: what simulates where nothing else is asked for.
         facts: where it comes from, as JSON can hold it: its experiment, its results, the commit that made it.
+        reads: what the readouts see of every node in place of the raw moments, in the words of `thermoment.reads`.
     """
 
     reservoirs: Mapping[str, Reservoir]
@@ -44,8 +46,11 @@ class Classifier:
     readouts: tuple[Readout, ...]
     engine: str | Engine = "auto"
     facts: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if missing := set(needed(check_reads("reads", self.reads))) - set(self.protocol.orders):
+            raise invalid("protocol", f"have the orders {sorted(missing)}, which `reads` needs", self.protocol.orders)
         if not self.reservoirs or len({one.n_inputs for one in self.reservoirs.values()}) > 1:
             shapes = {name: one.K.shape for name, one in self.reservoirs.items()}
             raise invalid("reservoirs", "hold at least one, all with the same number of inputs", shapes)
@@ -82,11 +87,12 @@ class Classifier:
         `sample_ids` (S,) choose each input's noise, as in `simulate`. Rounded to float32, as runs keep them.
         """
         chosen = self.engine if engine is None else engine
-        blocks = [
-            simulate(one, inputs, self.protocol, engine=chosen, sample_ids=sample_ids).features()
-            for one in self.reservoirs.values()
-        ]
-        return np.concatenate(blocks, axis=1).astype(np.float32)
+        found = []
+        for one in self.reservoirs.values():
+            moments = simulate(one, inputs, self.protocol, engine=chosen, sample_ids=sample_ids)
+            raw = moments.raw.astype(np.float32)
+            found.append(read_words(self.reads, raw, self.protocol.orders, one, inputs) if self.reads else _flat(raw))
+        return np.concatenate(found, axis=1)
 
     def logits_of(self, features: ArrayLike) -> NDArray[np.float64]:
         """Logits (S, C) of features (S, F), in the order in which `features` gives them."""
@@ -124,6 +130,7 @@ class Classifier:
             },
             "readouts": len(self.readouts),
             "facts": self.facts,
+            **({"reads": self.reads} if self.reads else {}),
         }
         rounded = {name: _rounded(name, array, dtype) for name, array in tensors.items()}
         write_tensors(path, "classifier", rounded, json.dumps(facts))
@@ -148,12 +155,26 @@ class Classifier:
                 key: math.inf if value is None else value for key, value in facts["protocol"].items()
             }
             readouts = tuple(Readout(weights, bias, Scaling(mean, scale)) for weights, bias, mean, scale in parts)
-            return cls(reservoirs, Protocol(**protocol), readouts, engine, facts["facts"])
+            reads = tuple(facts.get("reads", ()))
+            return cls(reservoirs, Protocol(**protocol), readouts, engine, facts["facts"], reads)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a whole classifier: {error}.") from None
 
     def _block_sizes(self) -> list[int]:
-        return [len(self.protocol.orders) * one.n_nodes for one in self.reservoirs.values()]
+        return [len(self.reads or self.protocol.orders) * one.n_nodes for one in self.reservoirs.values()]
+
+
+def read_words(
+    words: Sequence[str], raw: NDArray[np.float32], orders: Sequence[int], reservoir: Reservoir, inputs: ArrayLike
+) -> NDArray[np.float32]:
+    """What readouts see of a reservoir by `words`, (S, len(words) * N), from its raw moments (S, len(orders), N)."""
+    drive = reservoir.drive(inputs) if needs_drive(words) else None
+    return blocks(words, raw, orders, drive, reservoir.dynamics)
+
+
+def _flat(raw: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[m_p | m_q | ...] of moments (S, orders, N)."""
+    return raw.reshape(len(raw), -1)
 
 
 def _rounded(name: str, array: NDArray[Any], dtype: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from thermoment._support.checks import invalid, quoted
 from thermoment._support.files import write_whole
-from thermoment.results.naming import ModelKey
+from thermoment.results.naming import ModelKey, Read
 
 WIDTH = 7.0
 """Inches: a page's two columns."""
@@ -137,13 +137,13 @@ def math_name(name: str) -> str:
     )
 
 
-def short_name(model: ModelKey, largest: tuple[str, ...], full: tuple[int, ...]) -> str:
+def short_name(model: ModelKey, largest: tuple[str, ...], full: tuple[Read, ...]) -> str:
     """What a model is, as short as can be: its reservoirs, or "all" for the `largest` set, and what is special."""
     name = "all" if model.reservoirs == largest and len(largest) > 1 else math_name(model.name)
-    if model.fusion == "logit":
-        name += ", averaged"
+    if model.fusion != "feature":
+        name += ", averaged" if model.fusion == "logit" else f", {model.fusion}"
     if model.orders != full:
-        name += ", " + " ".join(f"$m_{p}$" for p in model.orders)
+        name += ", " + " ".join(p if isinstance(p, str) else f"$m_{p}$" for p in model.orders)
     return name
 
 

@@ -6,6 +6,7 @@ from thermoment.report.findings import mistakes
 from thermoment.report.formatting import FIT_NAMES, MINUS, all_of, listing, percent
 from thermoment.results.pictures import MOST_MISREAD, MOST_NODES, MOST_RESERVOIRS
 from thermoment.results.results import Results, StudyResults
+from thermoment.results.study import factors
 from thermoment.results.table import Table
 
 
@@ -151,6 +152,13 @@ def _repeats(results: Results) -> Caption:
 
 
 def _study(results: StudyResults) -> Caption:
+    if varied := factors(results):
+        marks = "every seed (dot), the mean over seeds and its 95 % interval (bar)"
+        raw = ", and the raw inputs without a reservoir (dotted)" if results.study[0].baseline else ""
+        return Caption(
+            f"Test accuracy over {listing(varied)}, of all reservoirs of each point: {marks}{raw}.",
+            f"Plot of test accuracy over {listing(varied)}. The tables of this page hold every number.",
+        )
     return Caption(
         f"Test accuracy of {len(results.study)} variants, one panel a model: every seed (dot), their mean (line), "
         "the range in which one more run falls with probability 95 % (bar), and the paper's number where there is one "

@@ -20,7 +20,7 @@ from thermoment.report.formatting import (
     rounded,
     scientific,
 )
-from thermoment.results.naming import REFITTED, Fit
+from thermoment.results.naming import REFITTED, Fit, moments
 from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
 from thermoment.results.table import Table
 
@@ -45,10 +45,11 @@ def headline(results: Results) -> str:
         said.append(f"{'trained as in the paper, ' if _beside(results) else ''}{_WITH[fit]} {_share(joined)}")
     if (best := table.best_single(fit)) and len(row.model.reservoirs) > 1:
         said.append(f"best single {best.model.name} {_share(best)}")
-    said += [f"{raw.model} {_share(raw)}" for raw in results.baseline if raw.readout == fit]
+    inputs = [raw for raw in results.baseline if raw.model.startswith("raw")]
+    said += [f"{raw.model} {_share(raw)}" for raw in inputs if raw.readout == fit]
     said[-1] += "" if own != fit else f" ({FIT_NAMES[fit]})"
-    if not any(raw.readout == fit for raw in results.baseline):
-        said += [f"{raw.model} {_share(raw)} ({FIT_NAMES[raw.readout]})" for raw in results.baseline]
+    if not any(raw.readout == fit for raw in inputs):
+        said += [f"{raw.model} {_share(raw)} ({FIT_NAMES[raw.readout]})" for raw in inputs]
     return "; ".join(said) + "."
 
 
@@ -129,9 +130,10 @@ def mistakes(results: Results, most: int = 3) -> str:
 def study(results: StudyResults) -> str:
     """What a study consists of."""
     seeds = sorted({len(row.correct) for variant in results.study for row in variant.accuracy})
+    many = "1 seed" if seeds == [1] else f"{listing([str(n) for n in seeds], 'or')} seeds"
     return (
-        f"{len(results.study)} variants of one experiment on {results.dataset.name}, each over "
-        f"{listing([str(n) for n in seeds], 'or')} seeds, with the {results.engine} engine."
+        f"{len(results.study)} variants of one experiment on {results.dataset.name}, each over {many}, with the "
+        f"{results.engine} engine."
     )
 
 
@@ -228,5 +230,5 @@ def _orders(table: Table[Accuracy]) -> list[str]:
     steps = [row for model in table.orders if (row := table.get(model, table.main))]
     if len(steps) < 2:
         return []
-    parts = [f"{', '.join(f'm{p}' for p in row.model.orders)}: {percent(row.accuracy)}" for row in steps]
+    parts = [f"{moments(row.model)}: {percent(row.accuracy)}" for row in steps]
     return [f"By the moments that are read, {_WITH[table.main]}: {'; '.join(parts)}."]

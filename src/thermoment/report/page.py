@@ -16,6 +16,7 @@ from thermoment.report.tables import run_tables, settings_tables, study_tables
 from thermoment.results import paper
 from thermoment.results.naming import Fit
 from thermoment.results.results import Accuracy, Baseline, Results, StudyResults, load
+from thermoment.results.study import headlines
 from thermoment.results.table import Table
 
 
@@ -118,6 +119,7 @@ def _study(results: StudyResults) -> dict[str, Any]:
     sections = {"summary": "In short", "variants": "Variants", "accuracy": "Accuracy"}
     said = [sentence for part in parts for sentence in (findings.highest(part), *beside.nearest(part))]
     return {
+        "headlines": headlines(results),
         "sections": [*sections.items(), ("settings", "Settings"), ("again", "Run, check, cite")],
         "summary": [findings.study(results), *said],
         "parts": parts,

@@ -50,7 +50,7 @@ def run_tables(results: Results) -> dict[str, Any]:
 
     def line(model: ModelKey, fits: Sequence[Fit]) -> Line:
         each = [len(model.orders) * sizes[name] for name in model.reservoirs if name in sizes]
-        features = " + ".join(map(str, each)) if model.fusion == "logit" else str(sum(each))
+        features = " + ".join(map(str, each)) if model.fusion != "feature" else str(sum(each))
         cells = [Cell(table.get(model, fit)) for fit in fits]
         return Line(table.label(model), features, published.correct(model), cells)
 
@@ -142,7 +142,10 @@ def _without_reservoirs(results: Results, table: Table[Accuracy]) -> list[Line]:
     for name in dict.fromkeys(raw.model for raw in results.baseline):
         found = {raw.readout: raw for raw in results.baseline if raw.model == name}
         cells = [Cell(found.get(fit)) for fit in table.refitted]
-        lines.append(Line(f"{name}, no reservoir", str(results.dataset.n_inputs), None, cells))
+        if cells and "trained" in found:  # a perceptron, which has a training of its own
+            cells[0] = Cell(found["trained"])
+        raw = name.startswith("raw")
+        lines.append(Line(f"{name}, no reservoir", str(results.dataset.n_inputs) if raw else "", None, cells))
     return lines
 
 

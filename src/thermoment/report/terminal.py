@@ -17,6 +17,7 @@ from thermoment.report.formatting import FIT_MEANINGS, FIT_NAMES, duration, ener
 from thermoment.report.tables import written
 from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, all_orders, moments, plain_name
 from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
+from thermoment.results.study import factors, headlines
 from thermoment.results.table import Table
 
 _LOG_WIDTH = 200
@@ -77,7 +78,10 @@ def _accuracies(found: Table[Accuracy], fits: Sequence[Fit], width: int, baselin
         (plain_name(model), moments(model), rows) for model, rows in found.rows.items() if rows.keys() & set(fits)
     ]
     for name in dict.fromkeys(raw.model for raw in baseline):
-        lines.append((name, "", {raw.readout: raw for raw in baseline if raw.model == name}))
+        readouts = {raw.readout: raw for raw in baseline if raw.model == name}
+        if "trained" in readouts:  # a perceptron, which has a training of its own
+            readouts = {fits[0]: readouts["trained"]}
+        lines.append((name, "", readouts))
     for intervals in (True, False):
         head, body = ["model", "moments"], [[name, read] for name, read, _ in lines]
         for fit in fits:
@@ -101,6 +105,9 @@ def _width(head: Iterable[str], body: Iterable[Iterable[str]]) -> int:
 def _study(results: StudyResults) -> Iterator[RenderableType]:
     """Mean and deviation over seeds of all reservoirs and of the best single one: variants down, readouts across."""
     yield Text(findings.study(results))
+    if factors(results):
+        yield _headlines(results)
+        return
     found = Table.of(row for variant in results.study for row in variant.accuracy)  # its rows are those of one variant
     columns = [(f"{found.joined.name}\n{_HEADS[fit]}", [replace(found.joined, readout=fit)]) for fit in found.fits]
     if len(found.singles) > 1:
@@ -117,6 +124,20 @@ def _study(results: StudyResults) -> Iterator[RenderableType]:
         body.append(cells)
     yield table("test accuracy in per cent", ["variant", *(name for name, _ in columns)], body)
     yield Text("The report has every model.")
+
+
+def _headlines(results: StudyResults) -> Printed:
+    """The points of a scan down: what each sets, what all its reservoirs get, and what that is less the first."""
+    body = []
+    for line in headlines(results):
+        what = line.point.description or line.point.variant
+        interval = percents(line.row.ci95) if line.row.ci95 else ""
+        beside = line.beside
+        less = f"{100 * beside.mean:+.2f}" if beside else ""
+        within = " to ".join(f"{100 * end:+.2f}" for end in beside.ci95) if beside and beside.ci95 else ""
+        body.append([what, f"{100 * line.row.mean:.2f}", interval, less, within])
+    head = ("what is set", "accuracy, %", "95 %", "less the first", "95 %")
+    return table("all reservoirs, mean over the seeds", head, body)
 
 
 def table(title: str, head: Iterable[str], body: Iterable[Iterable[str]]) -> Printed:

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._support.checks import invalid
-from thermoment.results.naming import FITS, Fit, ModelKey
+from thermoment.results.naming import FITS, FUSIONS, Fit, ModelKey
 from thermoment.results.results import (
     Accuracy,
     Analysis,
     Baseline,
+    BaselineSummary,
     Confusion,
     Difference,
     Overlap,
@@ -98,6 +99,17 @@ def summarise(repeats: Sequence[Sequence[Accuracy]]) -> tuple[Summary, ...]:
     return tuple(_summary(rows) for rows in zip(*repeats, strict=True))
 
 
+def summarise_baselines(repeats: Sequence[Sequence[Baseline]]) -> tuple[BaselineSummary, ...]:
+    """Spread of every baseline's accuracy over `repeats`, which have the same baselines."""
+    found = []
+    for rows in zip(*repeats, strict=True):
+        over, first = spread([row.accuracy for row in rows]), rows[0]
+        counts = tuple(row.correct for row in rows)
+        within = _within(over.ci95)
+        found.append(BaselineSummary(first.model, first.readout, first.total, counts, over.mean, over.sd, within))
+    return tuple(found)
+
+
 def _wrong(labels: Labels, predictions: Mapping[ModelKey, Labels]) -> Wrong:
     labels = _integers("labels", labels)
     if not predictions:
@@ -127,7 +139,8 @@ def _in_order(rows: Sequence[Accuracy]) -> Table[Accuracy]:
     def place(row: Accuracy) -> tuple[Any, ...]:
         model = row.model
         chosen = tuple(map(names.index, model.reservoirs))
-        return model.orders != full, model.fusion == "logit", len(chosen), chosen, len(model.orders), model.orders
+        read = len(model.orders), *map(str, model.orders)
+        return model.orders != full, FUSIONS.index(model.fusion), len(chosen), chosen, read
 
     return Table({row.model.any_readout: table.rows[row.model.any_readout] for row in sorted(rows, key=place)}, full)
 

@@ -5,12 +5,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from thermoment.data.columns import Columns
 from thermoment.results.codec import plain, typed
 from thermoment.results.naming import Fit, ModelKey
 from thermoment.results.statistics import Interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 RESULTS = "results.json"
 _Kind = TypeVar("_Kind", bound="Described")
@@ -154,12 +157,29 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class BaselineSummary:
+    """A readout of something other than reservoirs over seeds; no deviation and no interval from a single one."""
+
+    model: str
+    readout: Fit
+    total: int
+    correct: tuple[int, ...]
+    """of every seed"""
+    mean: float
+    sd: float | None
+    ci95: Interval | None
+
+
+@dataclass(frozen=True)
 class Variant:
-    """One variant of a study."""
+    """One point of a study: a variant, with one value of every factor of a scan."""
 
     variant: str
     description: str
     accuracy: tuple[Summary, ...]
+    changes: Mapping[str, Any] | None = None
+    """by a scan: dotted keys and their values, None for infinity"""
+    baseline: tuple[BaselineSummary, ...] = ()
 
     def row(self, model: ModelKey) -> Summary | None:
         """The row of `model`, None where this variant does not have it."""
@@ -183,6 +203,12 @@ class Described:
     def to_json(self) -> str:
         """The text of results.json: the same bytes for the same results."""
         return json.dumps(self.plain(), indent=1, allow_nan=False) + "\n"
+
+    def table(self) -> "DataFrame":
+        """A pandas table with a row for every point, repeat, model and readout."""
+        from thermoment.results.study import frame
+
+        return frame(self)
 
     @classmethod
     def from_json(cls: type[_Kind], given: str | Mapping[str, Any], source: str = RESULTS) -> _Kind:
@@ -227,7 +253,7 @@ class Results(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResults(Described):
-    """Results of several variants of one experiment."""
+    """Results of the points of a study."""
 
     study: tuple[Variant, ...]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from thermoment._support.checks import check_array, check_integer, invalid
 
@@ -143,6 +143,41 @@ def spread(values: Sequence[float]) -> Spread:
     t = float(stdtrit(n - 1, 1 - _TAIL))
     of_mean, of_next = t * sd / math.sqrt(n), t * sd * math.sqrt(1 + 1 / n)
     return Spread(mean, sd, Interval(mean - of_mean, mean + of_mean), Interval(mean - of_next, mean + of_next))
+
+
+class Paired(NamedTuple):
+    """Values b less values a, seed by seed; no interval and no p from fewer than two seeds."""
+
+    mean: float
+    n: int
+    ci95: Interval | None
+    """of the mean: t distribution"""
+    p: float | None
+    """two-sided, of the t test that the mean is zero"""
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
+    """What b has more than a, where a[k] and b[k] belong to the same seeds."""
+    x, y = (check_array(name, np.asarray(values, np.float64), ("n",)) for name, values in (("a", a), ("b", b)))
+    if len(x) != len(y):
+        raise invalid("b", f"have a value for each of the {len(x)} seeds of a", len(y))
+    found, n = spread((y - x).tolist()), len(x)
+    if found.sd is None:
+        return Paired(found.mean, n, None, None)
+    if found.sd == 0:
+        return Paired(found.mean, n, found.ci95, 1.0 if found.mean == 0 else 0.0)
+    t = abs(found.mean) / (found.sd / math.sqrt(n))
+    return Paired(found.mean, n, found.ci95, float(2 * stdtr(n - 1, -t)))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """The p of several tests as they count together: Holm's, so that 5 % of such families hold a false finding."""
+    order = sorted(range(len(p)), key=lambda k: p[k])
+    adjusted, largest = [0.0] * len(p), 0.0
+    for rank, k in enumerate(order):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[k]))
+        adjusted[k] = largest
+    return adjusted
 
 
 def _mask(argument: str, wrong: ArrayLike) -> NDArray[np.bool_]:

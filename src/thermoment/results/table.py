@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, all_orders, label
+from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, Read, all_orders, label
 from thermoment.results.results import Accuracy
 
 
@@ -30,7 +30,7 @@ class Table(Generic[Row]):
 
     rows: Mapping[ModelKey, Mapping[Fit, Row]]
     """by `ModelKey.any_readout`; the readouts of a model in the order of FITS"""
-    full: tuple[int, ...]
+    full: tuple[Read, ...]
     """all moment orders that any model reads"""
 
     @classmethod
@@ -94,7 +94,7 @@ class Table(Generic[Row]):
     def orders(self) -> list[ModelKey]:
         """The joined model from few orders to all: the paper's Table IV."""
         same = [m for m in self.rows if m.reservoirs == self.joined.reservoirs and m.fusion == "feature"]
-        return sorted(same, key=lambda model: (len(model.orders), model.orders))
+        return sorted(same, key=lambda model: (len(model.orders), *map(str, model.orders)))
 
     @property
     def main(self) -> Fit:

@@ -18,7 +18,7 @@ from thermoment.runs.reservoirs import draw
 
 def check(experiment: Experiment, dataset: Dataset) -> None:
     """Raises where the experiment cannot be done on this data set, by the engines that can run here."""
-    variants = [experiment.variant(name) for name in experiment.variants] or [experiment]
+    variants = [experiment.variant(name) for name in experiment.points] or [experiment]
     for one in variants:
         _check_readouts(one, dataset)
         for number in range(one.repeats):
@@ -29,8 +29,27 @@ def _check_readouts(experiment: Experiment, dataset: Dataset) -> None:
     if experiment.readout.converged and experiment.readout.l2 == 0:
         must = "be positive, or readout.converged false: without a penalty the loss may have no minimum"
         raise invalid("readout.l2", must, experiment.readout.l2)
-    n_features = sum(one.n_nodes for one in experiment.reservoirs) * len(experiment.protocol.orders)
+    if experiment.readout.held_out >= dataset.n_train - 1:
+        must = f"leave some of the {dataset.n_train} images to fit readouts to"
+        raise invalid("readout.held_out", must, experiment.readout.held_out)
+    _check_baselines(experiment, dataset)
+    n_features = sum(one.n_nodes for one in experiment.reservoirs) * len(experiment.read)
     check_fits("n_nodes", (dataset.n_train, n_features), item_bytes=4)
+
+
+def _check_baselines(experiment: Experiment, dataset: Dataset) -> None:
+    for name in experiment.baselines.names if experiment.baselines else ():
+        if name.startswith("pca") and int(name.split("-")[1]) > dataset.n_inputs:
+            raise invalid("baselines.names", f"ask for at most {dataset.n_inputs} principal components", repr(name))
+        if name.endswith("distorted"):
+            _check_images("baselines.distortion", dataset)
+
+
+def _check_images(argument: str, dataset: Dataset) -> None:
+    """Refuses to distort what is no image of height and width."""
+    shape = dataset.image_shape
+    if len(shape) != 2 or math.prod(shape) != dataset.n_inputs:
+        raise invalid(argument, "be left out where inputs are no images of height and width", f"for shape {shape}")
 
 
 def _check(experiment: Experiment, dataset: Dataset) -> None:
@@ -52,9 +71,8 @@ def _check_training(experiment: Experiment, options: FiniteTime, as_drawn: list[
     """
     if options.validation >= dataset.n_train:
         raise invalid("validation", f"leave some of the {dataset.n_train} images to train on", options.validation)
-    shape = dataset.image_shape
-    if options.distortion.strength and (len(shape) != 2 or math.prod(shape) != dataset.n_inputs):
-        raise invalid("distortion", "be left out where inputs are no images of height and width", f"for shape {shape}")
+    if options.distortion.strength:
+        _check_images("distortion", dataset)
     dynamics, protocol = experiment.dynamics, experiment.protocol
     trained = dynamics if options.kT is None else replace(dynamics, kT=options.kT)
     check_trainable(protocol.orders, trained)

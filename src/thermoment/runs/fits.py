@@ -1,26 +1,32 @@
 """The fits behind the readouts of an experiment, each a stage of its own, so that machines can share them.
 
 All models by SGD are one fit, side by side on the same batches. Each of them to convergence is a fit that starts from
-there. Raw inputs are a fit too. What was fitted is in the store until the readouts are.
+there. Classifiers without reservoirs are a fit too. What was fitted is in the store until the readouts are.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment.data.dataset import Dataset
-from thermoment.experiments.experiment import ReadoutSettings
+from thermoment.experiments.experiment import Experiment
+from thermoment.experiments.settings import LateFusion
 from thermoment.learning.fit import fit_converged, fit_sgd
+from thermoment.learning.fusion import calibrated, stacked, weighted
 from thermoment.learning.readout import Readout
-from thermoment.results.naming import Fit, ModelKey, paper_models, readout_file
+from thermoment.machines.classifier import read_words
+from thermoment.reservoir import Reservoir
+from thermoment.results.naming import Fit, ModelKey, Read, paper_models, readout_file
+from thermoment.runs.baselines import classify
 from thermoment.runs.context import Context
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines, load_baselines, save_predictions
+from thermoment.runs.predictions import Baselines, load_baselines, save_predictions
 from thermoment.runs.store import Stage, keep
 
 Stores = Mapping[str, FeatureStore]
@@ -29,9 +35,15 @@ SGD, BASELINE = "sgd", "baseline"
 """Names of fits. A fit to convergence has the key of its model."""
 
 
-def fitted_models(names: list[str], orders: tuple[int, ...]) -> list[ModelKey]:
-    """The models that have a readout of their own: those that join features."""
-    return [model for model in paper_models(names, orders) if model.fusion == "feature"]
+def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
+    """The classifiers that an experiment compares, with one readout."""
+    names, options = [plan.name for plan in experiment.reservoirs], experiment.readout
+    return paper_models(names, experiment.read, readout, options.fusions, options.subsets)
+
+
+def fitted_models(experiment: Experiment) -> list[ModelKey]:
+    """The models that have a fit of their own: those that join features."""
+    return [model for model in models_of(experiment) if model.fusion == "feature"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +54,9 @@ class Fits:
     """that the fits are for; its name stands for all that they depend on"""
     stores: Stores
     """what readouts are fitted to"""
+    reservoirs: Mapping[str, Reservoir]
     dataset: Dataset
-    settings: ReadoutSettings
+    experiment: Experiment
     context: Context
     whole: bool
     """whether all fits are done here: the features are read once for all of them"""
@@ -51,11 +64,11 @@ class Fits:
     @cached_property
     def models(self) -> list[ModelKey]:
         """Those that are fitted, with the readout "sgd"."""
-        return fitted_models(list(self.stores), next(iter(self.stores.values())).orders)
+        return fitted_models(self.experiment)
 
     def names(self) -> list[str]:
         """Of all fits, each after what it needs."""
-        return [SGD, *(model.key for model in self.models if self.settings.converged), BASELINE]
+        return [SGD, *(model.key for model in self.models if self.experiment.readout.converged), BASELINE]
 
     def reads(self, name: str) -> tuple[str, ...]:
         """The reservoirs whose features a fit reads."""
@@ -77,13 +90,13 @@ class Fits:
     def do_all(self) -> tuple[dict[ModelKey, Readout], Baselines]:
         """Does all fits, and gives the readouts of all models and what those of the raw inputs say."""
         fitted = self._by_sgd()
-        if self.settings.converged:
+        if self.experiment.readout.converged:
             for number, model in enumerate(self.models):
                 self.context.listener("readouts to convergence", number, len(self.models))
                 found = replace(model, readout="converged")
                 fitted[found] = Readout.load(self.do(model.key).folder / readout_file(found))
             self.context.listener("readouts to convergence", len(self.models), len(self.models))
-        return fitted, load_baselines(self.do(BASELINE).folder)
+        return fitted | self._fused(fitted), load_baselines(self.do(BASELINE).folder)
 
     def remove(self) -> None:
         """Removes what was fitted, once the readouts are in the store."""
@@ -97,39 +110,86 @@ class Fits:
         folder = self.do(SGD).folder
         return {model: Readout.load(folder / readout_file(model)) for model in self.models}
 
+    def _read(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """What readouts read of the training images and these reservoirs: (S, F)."""
+        stores = {name: self.stores[name] for name in self.stores if name in names}
+        rows = slice(0, self.dataset.n_train)
+        return read_features(stores, self.reservoirs, self.experiment, self.dataset.x_train, rows)
+
     @cached_property
     def _features(self) -> NDArray[np.float32]:
-        return joined(self.stores, slice(0, self.dataset.n_train))
+        return self._read(list(self.stores))
 
-    def _fit_sgd(self, folder: Path) -> None:
-        sgd, sizes = self.settings.sgd, {name: store.n_nodes for name, store in self.stores.items()}
-        chosen = [columns(model, sizes, self.models[0].orders) for model in self.models]
+    def _columns(self, model: ModelKey, names: Sequence[str]) -> NDArray[np.intp]:
+        """Where the features of a model stand among those of these reservoirs."""
+        sizes = {name: store.n_nodes for name, store in self.stores.items() if name in names}
+        return columns(model, sizes, self.experiment.read)
+
+    def _sgd(self, models: list[ModelKey], rows: slice) -> list[Readout]:
+        """A readout for each of the models, by SGD on some of the training images."""
+        sgd = self.experiment.readout.sgd
+        chosen = [self._columns(model, list(self.stores)) for model in models]
 
         def report(done: int, _: float) -> None:
-            self.context.listener(f"{len(self.models)} readouts by SGD, epochs", done, sgd.epochs)
+            self.context.listener(f"{len(models)} readouts by SGD, epochs", done, sgd.epochs)
 
-        found = fit_sgd(self._features, self.dataset.y_train, chosen, sgd, report=report)
-        for model, readout in zip(self.models, found, strict=True):
+        return fit_sgd(self._features[rows], self.dataset.y_train[rows], chosen, sgd, report=report)
+
+    def _fit_sgd(self, folder: Path) -> None:
+        for model, readout in zip(self.models, self._sgd(self.models, slice(None)), strict=True):
             readout.save(folder / readout_file(model))
 
     def _fit_converged(self, model: ModelKey, folder: Path) -> None:
         start = Readout.load(self.do(SGD).folder / readout_file(model))
-        stores = self.stores if self.whole else {name: self.stores[name] for name in model.reservoirs}
-        features = self._features if self.whole else joined(stores, slice(0, self.dataset.n_train))
-        where = columns(model, {name: store.n_nodes for name, store in stores.items()}, self.models[0].orders)
-        found = fit_converged(features[:, where], self.dataset.y_train, self.settings.sgd.l2, start=start)
+        names = list(self.stores) if self.whole else list(model.reservoirs)
+        features = (self._features if self.whole else self._read(names))[:, self._columns(model, names)]
+        found = fit_converged(features, self.dataset.y_train, self.experiment.readout.sgd.l2, start=start)
         found.save(folder / readout_file(replace(model, readout="converged")))
 
     def _fit_baseline(self, folder: Path) -> None:
-        """Keeps the classes of the test samples by readouts of the raw inputs: what the reservoirs have to beat."""
-        dataset, sgd = self.dataset, self.settings.sgd
-        (plain,) = fit_sgd(dataset.x_train, dataset.y_train, [np.arange(dataset.n_inputs)], sgd)
-        found: dict[Fit, Readout] = {"sgd": plain}
-        if self.settings.converged:
-            found["converged"] = fit_converged(dataset.x_train, dataset.y_train, sgd.l2, start=plain)
-        name = RAW_COLUMNS if dataset.columns else RAW_PIXELS
-        said: Baselines = {(name, fit): readout.predict(dataset.x_test) for fit, readout in found.items()}
-        save_predictions(folder, dataset.y_test, {}, said)
+        """Keeps the classes of the test samples by classifiers without reservoirs."""
+        said = classify(self.experiment, self.dataset, self.context.listener)
+        save_predictions(folder, self.dataset.y_test, {}, said)
+
+    def _fused(self, fitted: Mapping[ModelKey, Readout]) -> dict[ModelKey, Readout]:
+        """Readouts that join those of single reservoirs late, where the experiment asks for them.
+
+        What joins them is fitted to images that they have not seen, by readouts of the other images.
+        """
+        settings, read = self.experiment.readout, self.experiment.read
+        fusions = [fusion for fusion in settings.fusions if fusion != "logit"]
+        if not fusions or len(self.stores) == 1:
+            return {}
+        kept = self.dataset.n_train - settings.held_out
+        rest, unseen = slice(0, kept), slice(kept, None)
+        singles = [model for model in self.models if len(model.reservoirs) == 1 and model.orders == read]
+        by_sgd = self._sgd(singles, rest)
+        found: dict[ModelKey, Readout] = {}
+        for readout in dict.fromkeys(model.readout for model in fitted):
+            parts, logits = [], []
+            for model, start in zip(singles, by_sgd, strict=True):
+                features = self._features[:, self._columns(model, list(self.stores))]
+                if readout == "converged":
+                    start = fit_converged(features[rest], self.dataset.y_train[rest], settings.sgd.l2, start=start)
+                parts.append(fitted[replace(model, readout=readout)])
+                logits.append(start.logits(features[unseen]))
+            for fusion in fusions:
+                joint = ModelKey(tuple(self.stores), tuple(read), fusion, readout)
+                found[joint] = fuse(fusion, parts, logits, self.dataset.y_train[unseen], settings.l2)
+        return found
+
+
+def fuse(
+    fusion: LateFusion,
+    readouts: list[Readout],
+    logits: list[NDArray[np.float64]],
+    labels: NDArray[np.int64],
+    l2: float,
+) -> Readout:
+    """One readout of joined features, from one for each reservoir; logits (S, C) of images held out, labels (S,)."""
+    if fusion == "weighted":
+        return weighted(readouts, logits, labels)
+    return calibrated(readouts, logits, labels) if fusion == "calibrated" else stacked(readouts, logits, labels, l2)
 
 
 def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
@@ -137,7 +197,25 @@ def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
     return np.concatenate([store.features(rows) for store in stores.values()], axis=1)
 
 
-def columns(model: ModelKey, sizes: Mapping[str, int], orders: tuple[int, ...]) -> NDArray[np.intp]:
+def read_features(
+    stores: Stores,
+    reservoirs: Mapping[str, Reservoir],
+    experiment: Experiment,
+    inputs: NDArray[Any],
+    rows: slice,
+) -> NDArray[np.float32]:
+    """What the readouts read of some samples, whose inputs are given, joined over all reservoirs: (S, F)."""
+    words = experiment.readout.reads
+    if not words:
+        return joined(stores, rows)
+    parts = []
+    for name, store in stores.items():
+        raw = store.features(rows).reshape(len(inputs), len(store.orders), store.n_nodes)
+        parts.append(read_words(words, raw, store.orders, reservoirs[name], inputs))
+    return np.concatenate(parts, axis=1)
+
+
+def columns(model: ModelKey, sizes: Mapping[str, int], orders: Sequence[Read]) -> NDArray[np.intp]:
     """The columns that a model sees of features joined over all reservoirs, with `sizes` nodes each, and all orders."""
     found, start = [], 0
     for name, n_nodes in sizes.items():

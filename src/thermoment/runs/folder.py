@@ -9,9 +9,12 @@ from thermoment._support.host import environment
 from thermoment.experiments.experiment import Experiment, read, to_toml
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
-from thermoment.results.analysis import analyse
+from thermoment.results.analysis import analyse, summarise
 from thermoment.results.codec import plain
 from thermoment.results.results import RESULTS, Results, StudyResults, load
+from thermoment.results.study import STUDY_CSV, STUDY_JSON
+from thermoment.results.study import to_csv as study_csv
+from thermoment.results.study import to_json as study_json
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.pictures import files_of, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
@@ -52,6 +55,8 @@ def assemble(folder: Path, experiment: Experiment, results: Results | StudyResul
     remove_partial(folder)
     before = read_sums(folder)
     texts = {RESULTS: results.to_json(), ENVIRONMENT: json.dumps(environment(results.engine), indent=1) + "\n"}
+    if isinstance(results, StudyResults):
+        texts |= {STUDY_JSON: study_json(results), STUDY_CSV: study_csv(results)}
     if any(name.startswith(f"{FEATURES}/") for name in files):
         texts[f"{FEATURES}/zarr.json"] = _group()
     for name, text in texts.items():
@@ -111,6 +116,8 @@ def verify(folder: Path) -> list[str]:
     # Where a file of the features is known to be damaged there is no more to say of them.
     if isinstance(results, Results) and (folder / FEATURES).is_dir() and not any(FEATURES in name for name in wrong):
         problems += _check_features(folder, results)
+    if isinstance(results, StudyResults):
+        problems += _check_study(folder, results)
     for inner in _inner_runs(folder, experiment):
         problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner)]
     return problems
@@ -130,8 +137,8 @@ def _inner_runs(folder: Path, experiment: Experiment | None) -> list[Path]:
     """The folders of variants or repeats: those that are there, and those that the experiment says there must be."""
     found = {path.parent for name in (RESULTS, SUMS) for path in folder.glob(f"*/{name}")}
     if experiment is not None:
-        repeats = [] if experiment.variants else [f"repeat-{number}" for number in range(1, experiment.repeats)]
-        found |= {folder / name for name in (*experiment.variants, *repeats)}
+        repeats = [] if experiment.points else [f"repeat-{number}" for number in range(1, experiment.repeats)]
+        found |= {folder / name for name in (*experiment.points, *repeats)}
     return sorted(found)
 
 
@@ -155,6 +162,22 @@ def _check_results(folder: Path, results: Results) -> list[str]:
         for key, (stored, found) in pairs.items()
         if stored != found
     ]
+
+
+def _check_study(folder: Path, results: StudyResults) -> list[str]:
+    """The numbers of a study, derived again from those of its runs; what is wrong with a run is said of the run."""
+    problems = []
+    for point in results.study:
+        try:
+            inner = load(folder / point.variant)
+        except (ValueError, OSError):
+            continue
+        if isinstance(inner, Results) and point.accuracy != (inner.repeats or summarise([inner.accuracy])):
+            problems.append(f"{RESULTS} has other accuracies of {point.variant} than its run")
+    for name, text in ((STUDY_JSON, study_json(results)), (STUDY_CSV, study_csv(results))):
+        if (folder / name).is_file() and (folder / name).read_bytes() != text.encode():
+            problems.append(f"{name} does not follow from {RESULTS}")
+    return problems
 
 
 def _first_difference(stored: tuple[object, ...], derived: tuple[object, ...]) -> str:

@@ -45,7 +45,7 @@ def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Class
         protocol = replace(protocol, n_replicas=math.inf)
     files = {name: trained_name(name, options) if wanted.readout == "trained" else name for name in wanted.reservoirs}
     reservoirs = {name: Reservoir.load(folder / f"reservoirs/{file}.safetensors") for name, file in files.items()}
-    parts = [key for key in keys if key.fusion == "feature" and (folder / "readouts" / readout_file(key)).is_file()]
+    parts = [key for key in keys if key.fusion != "logit" and (folder / "readouts" / readout_file(key)).is_file()]
     readouts = {key: Readout.load(folder / "readouts" / readout_file(key)) for key in parts if _needed(key, wanted)}
     facts = {"model": wanted.key, "experiment": as_table(experiment), "results": results.plain()}
     facts["training"] = [asdict(curve) for curve in curves(files_of(folder))]

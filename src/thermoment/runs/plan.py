@@ -1,5 +1,6 @@
 """What a run would cost: node-steps, chunks, disk, and from a short trial the time on every engine that runs here."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
 from thermoment.runs.price import Price, price
+from thermoment.runs.fits import models_of
+from thermoment.runs.tasks import Job, tasks
 from thermoment.simulation import compute, prepare
 
 _TRIAL_SECONDS = 1.0
@@ -24,10 +27,10 @@ _LONG_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of an experiment, all repeats and variants counted."""
+    """The size of an experiment, all repeats and points counted; what they have in common once."""
 
     n_images: int
-    """times reservoirs, repeats and variants"""
+    """through one reservoir"""
     node_steps: float
     """of an engine that samples; infinite where infinitely many replicas are asked for"""
     epochs: int
@@ -47,35 +50,74 @@ def plan(experiment: Experiment, dataset: Dataset, rates: Mapping[str, float] | 
 
     rates: seconds that a task of a kind takes, in place of a trial here
     """
-    times = experiment.repeats * max(1, len(experiment.variants))
-    n_samples = dataset.n_train + dataset.n_test
-    protocol, plans = experiment.protocol, experiment.reservoirs
-    nodes = sum(plan.n_nodes for plan in plans)
-    options = experiment.finite_time
-    n_images = n_samples + (dataset.n_test if options is not None and options.beside else 0)
-    n_models = 2 ** len(plans) - 1 + len(protocol.orders) - 1
-    kept = times if experiment.features.keep else 1
-    seconds = {name: seconds_for(name, experiment, dataset, times * n_images) for name in engines()}
-    speeds = {name: times * n_images / found for name, found in seconds.items() if not isinstance(found, str)}
+    points = {name: experiment.variant(name) for name in experiment.points} or {"": experiment}
+    work, first = _work(points, experiment, dataset), next(iter(points.values()))
+    options, n_nodes = first.finite_time, sum(one.n_nodes for one in first.reservoirs)
+    n_images = dataset.n_train + dataset.n_test + (dataset.n_test if options is not None and options.beside else 0)
+    disk = 4 * len(first.protocol.orders) * (work.images * n_nodes if first.features.keep else n_images * n_nodes)
+    seconds = {name: seconds_for(name, first, dataset, work.equivalent(name, first)) for name in engines()}
+    speeds = {
+        name: work.equivalent(name, first) / found for name, found in seconds.items() if not isinstance(found, str)
+    }
     return Plan(
-        n_images=times * n_images * len(plans),
-        node_steps=float(times * n_images * nodes) * protocol.n_replicas * protocol.all_steps,
-        epochs=times * (sum(stage.epochs for plan in plans for stage in plan.stages) + _finite_time(experiment)),
-        n_readouts=times * n_models * (2 if experiment.readout.converged else 1),
-        chunks=times * len(plans) * -(-n_samples // experiment.features.chunk),
-        disk_bytes=kept * 4 * n_images * nodes * len(protocol.orders),
+        n_images=work.n_images,
+        node_steps=work.node_steps,
+        epochs=work.epochs,
+        n_readouts=work.n_readouts,
+        chunks=work.chunks,
+        disk_bytes=round(disk),
         seconds=seconds,
         price=price(experiment, dataset, speeds, rates or {}),
     )
 
 
-def _finite_time(experiment: Experiment) -> int:
-    """Epochs through the finite-time moments."""
-    options = experiment.finite_time
-    return 0 if options is None else options.epochs * len(experiment.reservoirs)
+@dataclass
+class _Work:
+    """What there is to do, what points and repeats have in common counted once."""
+
+    n_images: int = 0
+    """through one reservoir"""
+    images: float = 0.0
+    """through all nodes of the first point"""
+    node_steps: float = 0.0
+    epochs: int = 0
+    n_readouts: int = 0
+    chunks: int = 0
+
+    def equivalent(self, engine: str, first: Experiment) -> float:
+        """Images through all reservoirs of the first point that take an engine as long as all of it."""
+        protocol, nodes = first.protocol, sum(one.n_nodes for one in first.reservoirs)
+        if engine == "meanfield" or math.isinf(self.node_steps):
+            return self.images
+        return self.node_steps / (float(nodes) * protocol.n_replicas * protocol.all_steps)
 
 
-def seconds_for(engine: str, experiment: Experiment, dataset: Dataset, n_images: int) -> float | str:
+def _work(points: Mapping[str, Experiment], experiment: Experiment, dataset: Dataset) -> _Work:
+    """Adds up the tasks of all points."""
+    found, first = _Work(), next(iter(points.values()))
+    n_nodes = sum(one.n_nodes for one in first.reservoirs)
+    for task in tasks(Job(experiment, "", "", None, ""), dataset.n_train, dataset.n_test):
+        one = points[task.variant]
+        sizes = {plan.name: plan.n_nodes for plan in one.reservoirs}
+        if task.kind == "features":
+            n_samples = dataset.n_train + dataset.n_test if task.name in sizes else dataset.n_test
+            images = min(one.features.chunk, n_samples - task.number * one.features.chunk)
+            nodes = sizes[task.name if task.name in sizes else task.name.removesuffix("-trained")]
+            found.n_images += images
+            found.images += images * nodes / n_nodes
+            found.node_steps += float(images * nodes) * one.protocol.n_replicas * one.protocol.all_steps
+            found.chunks += 1
+        elif task.kind == "static":
+            found.epochs += len(task.repeats) * sum(stage.epochs for stage in one.reservoirs[task.number].stages)
+        elif task.kind == "finite-time" and one.finite_time is not None:
+            found.epochs += one.finite_time.epochs * (len(one.reservoirs) if one.finite_time.joint else 1)
+        elif task.kind == "readouts":
+            n_models = sum(model.fusion == "feature" for model in models_of(one))
+            found.n_readouts += n_models * (2 if one.readout.converged else 1)
+    return found
+
+
+def seconds_for(engine: str, experiment: Experiment, dataset: Dataset, n_images: float) -> float | str:
     """Time for `n_images` through all reservoirs, scaled up from a trial with the first as drawn; or why it cannot."""
     first, trial = experiment.reservoirs[0], _shortened(experiment.protocol, engine)
     reservoir = Reservoir.draw(first.n_nodes, dataset.n_inputs, seed=first.seed, dynamics=experiment.dynamics)
@@ -107,13 +149,13 @@ def _shortened(protocol: Protocol, engine: str) -> Protocol:
 
 def warning(experiment: Experiment, dataset: Dataset) -> str | None:
     """A sentence for who may not want to wait: where sampling would take hours here, and what there is instead."""
-    n_images = experiment.repeats * max(1, len(experiment.variants)) * (dataset.n_train + dataset.n_test)
-    nodes = sum(plan.n_nodes for plan in experiment.reservoirs)
-    engine, _ = choose(experiment.engine)
-    node_steps = float(n_images * nodes) * experiment.protocol.n_replicas * experiment.protocol.all_steps
-    if engine.name == "meanfield" or node_steps < _WORTH_A_TRIAL:
+    points = {name: experiment.variant(name) for name in experiment.points} or {"": experiment}
+    first = next(iter(points.values()))
+    work = _work(points, experiment, dataset)
+    engine, _ = choose(first.engine)
+    if engine.name == "meanfield" or work.node_steps < _WORTH_A_TRIAL:
         return None
-    seconds = seconds_for(engine.name, experiment, dataset, n_images)
+    seconds = seconds_for(engine.name, first, dataset, work.equivalent(engine.name, first))
     if isinstance(seconds, str) or seconds < _LONG_SECONDS:
         return None
     return (

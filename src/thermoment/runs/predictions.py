@@ -18,8 +18,6 @@ Baselines = dict[tuple[str, Fit], Labels]
 PREDICTIONS = "predictions.npz"
 RAW_PIXELS = "raw pixels"
 RAW_COLUMNS = "raw columns"
-BASELINES = (RAW_PIXELS, RAW_COLUMNS)
-"""What a readout may read in place of moments."""
 _BASELINE = "baseline:"
 """No reservoir can be called so: a name has no colon."""
 
@@ -42,8 +40,10 @@ def load_predictions(folder: Path) -> tuple[Labels, Predictions]:
 
 def load_baselines(folder: Path) -> Baselines:
     """Every baseline's classes (S,), from predictions.npz; a run of an earlier version has none."""
-    keys = {f"{_BASELINE}{name}|{fit}": (name, fit) for name in BASELINES for fit in FITS}
-    return {keys[key]: array for key, array in _load(folder).items() if key in keys}
+    fits = {str(fit): fit for fit in FITS}
+    parts = {key: key.removeprefix(_BASELINE).rpartition("|") for key in _load(folder) if key.startswith(_BASELINE)}
+    found = _load(folder)
+    return {(name, fits[fit]): found[key] for key, (name, _, fit) in parts.items() if fit in fits}
 
 
 def baselines(folder: Path) -> tuple[Baseline, ...]:

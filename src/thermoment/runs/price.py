@@ -65,7 +65,7 @@ def price(
     given: seconds that a task of a kind takes, in place of a trial
     """
     engine = choose(experiment.engine)[0].name
-    names = experiment.variants or [""]
+    names = experiment.points or [""]
     job = Job(experiment, "", "", None, "", engines={}, accelerated=False)
     every = tasks(job, dataset.n_train, dataset.n_test)
     variants = {name: experiment.variant(name) if name else experiment for name in names}
@@ -231,11 +231,11 @@ def _readout_trial(
     found: dict[str, float],
 ) -> float:
     """Adds what fits take to `found`; returns the seconds to compile. The features are powers of tanh h."""
-    orders, sgd = experiment.protocol.orders, experiment.readout.sgd
-    blocks = [np.tanh(one.drive(x)) ** p for one in drawn.values() for p in orders]
+    orders, sgd = experiment.read, experiment.readout.sgd
+    blocks = [np.tanh(one.drive(x)) ** (p + 1) for one in drawn.values() for p in range(len(orders))]
     features = np.concatenate(blocks, axis=1).astype(np.float32)
     sizes = {name: one.n_nodes for name, one in drawn.items()}
-    chosen = [columns(model, sizes, orders) for model in fitted_models(list(drawn), orders)]
+    chosen = [columns(model, sizes, orders) for model in fitted_models(experiment)]
     compiling, seconds, epochs = _measured(lambda count: fit_sgd(features, y, chosen, replace(sgd, epochs=count)))
     found["sgd"] = seconds / (len(x) * sum(map(len, chosen)) * epochs)
     if experiment.readout.converged:
@@ -248,8 +248,8 @@ def _readout_trial(
 
 def _features_of_models(experiment: Experiment) -> dict[str, int]:
     """How many features the readout of a model reads, by its key."""
-    names, sizes = [one.name for one in experiment.reservoirs], {one.name: one.n_nodes for one in experiment.reservoirs}
-    models = fitted_models(names, experiment.protocol.orders)
+    sizes = {one.name: one.n_nodes for one in experiment.reservoirs}
+    models = fitted_models(experiment)
     return {model.key: sum(sizes[name] for name in model.reservoirs) * len(model.orders) for model in models}
 
 

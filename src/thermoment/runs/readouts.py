@@ -18,13 +18,14 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.learning.readout import Readout, classes, probabilities
 from thermoment.machines.classifier import Classifier
 from thermoment.protocol import Protocol
+from thermoment.reads import needed
 from thermoment.reservoir import Reservoir
-from thermoment.results.naming import ModelKey, paper_models, readout_file
+from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.pictures import MISREAD, Misread
 from thermoment.results.table import Judged, Table
 from thermoment.runs.context import Context, digest
 from thermoment.runs.cost import answer_cost
-from thermoment.runs.fits import Fits, Stores, columns, joined
+from thermoment.runs.fits import Fits, Stores, columns, joined, models_of, read_features
 from thermoment.runs.predictions import Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import Stage
@@ -47,6 +48,7 @@ def readouts_stage(
         data=digest(dataset, "x_train", "y_train", "x_test", "y_test"),
         readout=experiment.readout,
         heads=heads,
+        **({} if experiment.baselines is None else {"baselines": experiment.baselines}),
     )
 
 
@@ -65,33 +67,35 @@ def fit_and_predict(
     """
     stores, protocol = fits.stores, experiment.protocol
     fitted, raw = fits.do_all()
+    test = slice(dataset.n_train, None)
+    tested = read_features(stores, made.reservoirs, experiment, dataset.x_test, test)
     heads = {ModelKey(names, protocol.orders, "feature", "trained"): head for names, head in made.heads.items()}
     for model, readout in (fitted | heads).items():
         readout.save(folder / readout_file(model), {"model": model.key})
     models = [
         model
         for readout in dict.fromkeys(model.readout for model in fitted)
-        for model in paper_models(list(stores), protocol.orders, readout)
+        for model in models_of(experiment, readout)
     ]
-    tested = joined(stores, slice(dataset.n_train, None))
-    predictions = predict(models, fitted, made.reservoirs, protocol, tested)
+    predictions = predict(models, fitted, made.reservoirs, experiment, tested)
     judged = tested, fitted, made.reservoirs
     if heads:
         as_trained = list(heads)
         if len(as_trained) > 1:
             as_trained.append(ModelKey(tuple(trained), protocol.orders, "logit", "trained"))
         sampled = joined(trained, slice(-dataset.n_test, None))
-        predictions |= predict(as_trained, heads, made.trained, protocol, sampled)
+        predictions |= predict(as_trained, heads, made.trained, experiment, sampled)
         limit = _without_sampling(made.trained, experiment, dataset, context)
-        without = predict(as_trained, heads, made.trained, protocol, limit)
+        without = predict(as_trained, heads, made.trained, experiment, limit)
         predictions |= {replace(model, readout="predicted"): found for model, found in without.items()}
         judged = sampled, heads, made.trained
-    _save_misread(folder, list(predictions), *judged, dataset, protocol)
+    _save_misread(folder, list(predictions), *judged, dataset, experiment)
     save_predictions(folder, dataset.y_test, predictions, raw)
     every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
     summary = _summary(every, made, protocol)
     known = experiment.engine == "meanfield" or bool(heads)
-    if cost := answer_cost(judged[0], judged[2], protocol, dataset.x_test, known):
+    moments = joined(stores, test) if experiment.readout.reads else judged[0]
+    if cost := answer_cost(moments, judged[2], protocol, dataset.x_test, known):
         summary["cost"] = cost
     write_whole(folder / SUMMARY, json.dumps(summary).encode())
 
@@ -103,13 +107,13 @@ def _save_misread(
     readouts: Mapping[ModelKey, Readout],
     reservoirs: Mapping[str, Reservoir],
     dataset: Dataset,
-    protocol: Protocol,
+    experiment: Experiment,
 ) -> None:
     """Keeps a few images that the model by which the run is judged took for another class, where there are any."""
     if len(dataset.image_shape) != 2:
         return
     model = Table.of([Judged(one) for one in models]).headline.model
-    logits = _logits(model, readouts, reservoirs, protocol, features)
+    logits = _logits(model, readouts, reservoirs, experiment, features)
     misread = Misread.of(dataset.x_test, dataset.y_test, probabilities(logits), dataset.image_shape)
     if len(misread):
         misread.save(folder / MISREAD)
@@ -119,24 +123,24 @@ def predict(
     models: list[ModelKey],
     readouts: Mapping[ModelKey, Readout],
     reservoirs: Mapping[str, Reservoir],
-    protocol: Protocol,
+    experiment: Experiment,
     features: NDArray[Any],
 ) -> Predictions:
     """Classes by each of the models, from features (S, F) of all reservoirs joined."""
-    return {model: classes(_logits(model, readouts, reservoirs, protocol, features)) for model in models}
+    return {model: classes(_logits(model, readouts, reservoirs, experiment, features)) for model in models}
 
 
 def _logits(
     model: ModelKey,
     readouts: Mapping[ModelKey, Readout],
     reservoirs: Mapping[str, Reservoir],
-    protocol: Protocol,
+    experiment: Experiment,
     features: NDArray[Any],
 ) -> NDArray[np.float64]:
     """(S, C), by one model, from features (S, F) of all reservoirs joined."""
     sizes = {name: one.n_nodes for name, one in reservoirs.items()}
-    chosen = features[:, columns(model, sizes, protocol.orders)]
-    return classifier(model, reservoirs, protocol, readouts).logits_of(chosen)
+    chosen = features[:, columns(model, sizes, experiment.read)]
+    return classifier(model, reservoirs, experiment.protocol, readouts).logits_of(chosen)
 
 
 def classifier(
@@ -149,10 +153,13 @@ def classifier(
     parts = [model]
     if model.fusion == "logit":
         parts = [replace(model, reservoirs=(name,), fusion="feature") for name in model.reservoirs]
+    words = tuple(word for word in model.orders if isinstance(word, str))
+    orders = tuple(p for p in model.orders if isinstance(p, int)) or needed(words) or protocol.orders
     return Classifier(
         {name: reservoirs[name] for name in model.reservoirs},
-        replace(protocol, orders=model.orders),
+        replace(protocol, orders=orders),
         tuple(readouts[part] for part in parts),
+        reads=words,
     )
 
 

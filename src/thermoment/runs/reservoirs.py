@@ -53,6 +53,7 @@ def draw_one(number: int, experiment: Experiment, n_inputs: int) -> Reservoir:
         s_W=source.s_W,
         s_K=source.s_K,
         s_b=source.s_b,
+        symmetric=source.symmetric,
         seed=source.seed,
         stream=number,
         dynamics=experiment.dynamics,
@@ -92,22 +93,34 @@ def make_one(name: str, repeats: Sequence[Experiment], place: int, dataset: Data
 
 def make_static(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> list[Made]:
     """For every repeat its reservoirs, drawn and trained by their static surrogates."""
+    first, places = distinct(repeats)
     made = [Made({}, {}) for _ in repeats]
     for number, settings in enumerate(repeats[0].reservoirs):
-        for group in together(len(repeats), context.accelerated):
-            stage = train_static(number, [repeats[k] for k in group], dataset, context)
-            for place, k in enumerate(group):
-                path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
-                made[k].reservoirs[settings.name] = Reservoir.load(path)
-                made[k].files[f"reservoirs/{settings.name}.safetensors"] = path
-                made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
+        for group in together(len(first), context.accelerated):
+            stage = train_static(number, [repeats[first[k]] for k in group], dataset, context)
+            for k, where in enumerate(places):
+                if where in group:
+                    place = group.index(where)
+                    path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
+                    made[k].reservoirs[settings.name] = Reservoir.load(path)
+                    made[k].files[f"reservoirs/{settings.name}.safetensors"] = path
+                    made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
     return made
+
+
+def distinct(repeats: Sequence[Experiment]) -> tuple[list[int], list[int]]:
+    """The numbers of the repeats whose reservoirs no earlier one has, and for every repeat its place among them."""
+    first: dict[Any, int] = {}
+    for number, repeat in enumerate(repeats):
+        first.setdefault(repeat.reservoirs, number)
+    return list(first.values()), [list(first).index(repeat.reservoirs) for repeat in repeats]
 
 
 def are_made(repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> bool:
     """Whether the store has all that `make` would train."""
     numbers = range(len(repeats[0].reservoirs))
-    groups = [[repeats[k] for k in group] for group in together(len(repeats), context.accelerated)]
+    first, _ = distinct(repeats)
+    groups = [[repeats[first[k]] for k in group] for group in together(len(first), context.accelerated)]
     if not all(is_kept(_static(number, group, dataset, context)[1]) for number in numbers for group in groups):
         return False
     if repeats[0].finite_time is None:
@@ -122,11 +135,15 @@ def are_made(repeats: Sequence[Experiment], dataset: Dataset, context: Context) 
 
 def together(n_repeats: int, accelerated: bool | None) -> list[list[int]]:
     """Which repeats of a reservoir are trained side by side; `accelerated` as in Context."""
-    if accelerated is None:
-        accelerated = jax.default_backend() != "cpu"
+    accelerated = is_accelerated(accelerated)
     # A GPU trains the repeats of a reservoir side by side. That changes their rounding, so they are one stage together.
     numbers = list(range(n_repeats))
     return [numbers] if accelerated else [[k] for k in numbers]
+
+
+def is_accelerated(accelerated: bool | None) -> bool:
+    """Whether JAX has an accelerator, as it is said in a Context or, where it is not, on this machine."""
+    return jax.default_backend() != "cpu" if accelerated is None else accelerated
 
 
 def finite_time_groups(experiment: Experiment) -> list[list[str]]:
@@ -188,14 +205,14 @@ def _static(
     number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context
 ) -> tuple[list[Reservoir], Stage]:
     """Reservoir `number` of some repeats as drawn, and the stage that trains them side by side."""
-    seeds = [repeat.reservoirs[number].seed for repeat in repeats]
+    seeds = [repeat.reservoirs[number].training_seed for repeat in repeats]
     drawn = [draw_one(number, repeat, dataset.n_inputs) for repeat in repeats]
     return drawn, static_stage(number, drawn, seeds, repeats[0], dataset, context)
 
 
 def train_static(number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> Stage:
     """Trains reservoir `number` of some repeats side by side: 0.safetensors, 1.safetensors, ..., and their losses."""
-    experiment, seeds = repeats[0], [repeat.reservoirs[number].seed for repeat in repeats]
+    experiment, seeds = repeats[0], [repeat.reservoirs[number].training_seed for repeat in repeats]
     settings = experiment.reservoirs[number]
     drawn, stage = _static(number, repeats, dataset, context)
     total = sum(one.epochs for one in settings.stages)

@@ -149,7 +149,7 @@ def _put_together(experiment: Experiment, dataset: Dataset, target: Path, contex
     context.store.clean()
     # Two runs that write to one folder take turns.
     with context.store.claimed(f"run-{identity(str(target.resolve()))[:32]}", context.note):
-        results: Results | StudyResults = (study if experiment.variants else with_repeats)(
+        results: Results | StudyResults = (study if experiment.points else with_repeats)(
             experiment, dataset, target, context
         )
         write_timings(target, context.seconds)

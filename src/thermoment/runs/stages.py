@@ -98,7 +98,7 @@ class Pass:
     def fits(self, *, whole: bool) -> Fits:
         """What is to be fitted; `whole` where all of it is done here."""
         fitted = {name: self.stores[name] for name in self.made.reservoirs}
-        return Fits(self.readouts, fitted, self.dataset, self.experiment.readout, self.context, whole)
+        return Fits(self.readouts, fitted, self.made.reservoirs, self.dataset, self.experiment, self.context, whole)
 
     def fit_one(self, name: str) -> None:
         """Does one of the fits, after what is missing of the features that it reads."""
@@ -128,17 +128,22 @@ class Pass:
                     keep(self.readouts, partial(fit_and_predict, *inputs), self.context.note)
         fits.remove()
 
-    def remove_features(self) -> None:
-        """Removes features that are not to be kept, unless somebody reads them."""
+    def remove_features(self, spared: Collection[str] = ()) -> None:
+        """Removes features that are not to be kept, unless somebody reads them; those of the names `spared` stay."""
         if not self.experiment.features.keep:
-            remove_unused(self.stages.values(), self.context)
+            remove_unused([stage for name, stage in self.stages.items() if name not in spared], self.context)
 
 
-def one_pass(experiment: Experiment, made: Made, dataset: Dataset, context: Context) -> tuple[Results, Files]:
-    """The results of an experiment whose reservoirs are made, and the files that belong to them."""
+def one_pass(
+    experiment: Experiment, made: Made, dataset: Dataset, context: Context, spared: Collection[str] = ()
+) -> tuple[Results, Files]:
+    """The results of an experiment whose reservoirs are made, and the files that belong to them.
+
+    Features of the names `spared` stay in the store even where they are not to be kept.
+    """
     work = Pass.of(experiment, made, dataset, context)
     work.fit()
-    work.remove_features()
+    work.remove_features(spared)
     readouts = work.readouts
     with context.timed("analysis"):
         summary = json.loads((readouts.folder / SUMMARY).read_text("utf-8"))
@@ -188,7 +193,7 @@ def describe(experiment: Experiment, dataset: Dataset, engine: str) -> Described
     settings = as_table(experiment)
     names = ("name", "n_train", "n_test", "n_inputs", "n_classes", "sha256", "columns")
     image_shape = dataset.image_shape if len(dataset.image_shape) == 2 else ()
-    parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout")
+    parts = ("dynamics", "protocol", "training", "finite_time", "reservoirs", "readout", "baselines")
     return Described(
         experiment.name,
         experiment.description,

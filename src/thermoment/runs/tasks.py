@@ -22,6 +22,7 @@ from thermoment.runs.features import engine_name, present
 from thermoment.runs.fits import BASELINE, SGD, fitted_models
 from thermoment.runs.reservoirs import (
     are_made,
+    distinct,
     draw,
     finite_time_groups,
     make,
@@ -63,8 +64,8 @@ class Job:
 
     @property
     def variants(self) -> list[str]:
-        """The names of a study's variants; "" stands for an experiment without variants."""
-        return list(self.experiment.variants) or [""]
+        """The names of a study's points; "" stands for an experiment that is no study."""
+        return list(self.experiment.points) or [""]
 
     def context(self, listener: Listener = silent, note: Note = lambda _: None) -> Context:
         """For the stages of this job."""
@@ -143,14 +144,15 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
     repeats = [experiment.repeat(number) for number in range(experiment.repeats)]
     options, protocol = experiment.finite_time, experiment.protocol
     static: dict[tuple[int, str], str] = {}
-    for group in together(len(repeats), job.accelerated):
+    numbers, places = distinct(repeats)
+    for group in together(len(numbers), job.accelerated):
         for number, own in enumerate(experiment.reservoirs):
-            draws = [_draw_facts(number, repeats[k]) for k in group]
+            draws = [_draw_facts(number, repeats[numbers[k]]) for k in group]
             key = _key("static", draws, own.stages, experiment.training)
-            yield Task(key, "static", variant, tuple(group), number)
+            yield Task(key, "static", variant, tuple(numbers[k] for k in group), number)
             static |= {(k, own.name): f"{key}.{place}" for place, k in enumerate(group)}
     for k, repeat in enumerate(repeats):
-        made = {one.name: static[k, one.name] for one in repeat.reservoirs}
+        made = {one.name: static[places[k], one.name] for one in repeat.reservoirs}
         trained: dict[str, str] = {}
         for number, names in enumerate(finite_time_groups(repeat)):
             assert options is not None
@@ -174,14 +176,14 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
                 priority = _SECOND if start_at + number * size < n_train else _LAST
                 yield Task(key, "features", variant, (k,), number, name, needs=(_task(source),), priority=priority)
         made_by = [*map(_task, made.values()), *map(_task, trained.values())]
-        key = _key("readouts", made_by, chunks, repeat.readout)
+        key = _key("readouts", made_by, chunks, repeat.readout, repeat.baselines)
         inputs = _once(one for name in first for one in chunks[name][:n_first])
         sgd = Task(_key("sgd", key), "sgd", variant, (k,), name=SGD, needs=inputs)
         fits = [sgd, Task(_key("baseline", key), "baseline", variant, (k,), name=BASELINE, needs=_once(made_by))]
         if repeat.readout.converged:
             fits += [
                 Task(_key("converged", key, one.key), "converged", variant, (k,), name=one.key, needs=(sgd.key,))
-                for one in fitted_models(list(first), protocol.orders)
+                for one in fitted_models(repeat)
             ]
         yield from fits
         needs = _once([*made_by, *chain(*chunks.values()), *(task.key for task in fits)])
@@ -192,6 +194,20 @@ def _once(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
+def read_later(
+    experiment: Experiment, n_train: int, n_test: int, accelerated: bool = False
+) -> dict[tuple[str, int], set[str]]:
+    """For every point and repeat of an experiment, in order, which of its features a later one reads too, by name."""
+    job = Job(experiment, "", "", None, "", accelerated=accelerated)
+    keys: dict[tuple[str, int], dict[str, str]] = {}
+    for variant in job.variants:
+        for task in _of_variant(job, variant, n_train, n_test):
+            if task.kind == "features" and task.number == 0:
+                keys.setdefault((variant, task.repeats[0]), {})[task.name] = task.key
+    last = {key: reader for reader, own in keys.items() for key in own.values()}
+    return {reader: {name for name, key in own.items() if last[key] != reader} for reader, own in keys.items()}
+
+
 def _of(names: Sequence[str], experiment: Experiment) -> list[tuple[int, Any]]:
     return [(number, one) for number, one in enumerate(experiment.reservoirs) if one.name in names]
 
@@ -200,8 +216,8 @@ def _draw_facts(number: int, experiment: Experiment) -> list[Any]:
     """What a reservoir as drawn depends on."""
     own = experiment.reservoirs[number]
     source = next(one for one in experiment.reservoirs if one.name == (own.start or own.name))
-    draws = (source.n_nodes, source.s_W, source.s_K, source.s_b, source.seed)
-    return [number, own.seed, draws, experiment.dynamics, experiment.data]
+    draws = (source.n_nodes, source.s_W, source.s_K, source.s_b, source.symmetric, source.seed)
+    return [number, own.training_seed, draws, experiment.dynamics, experiment.data]
 
 
 def _key(kind: str, *facts: Any) -> str:

@@ -86,7 +86,7 @@ def stationary_drive(h: Array, W: Array, dynamics: Dynamics) -> Array:
     farthest = float(np.abs(dynamics.stationary_point(np.array([-strongest, strongest]))).max())
     largest = strongest + float(np.abs(W).sum(axis=1).max()) * (farthest + 1)
     scale = float(dynamics.kT / np.sqrt(dynamics.boltzmann_moments(0.0, [2])[0]))
-    # The mean of a well that does not lean is odd in the drive, so drives of one sign are enough. A leaning well's is not.
+    # The mean of a well that does not lean is odd in the drive, so drives of one sign are enough.
     end = np.arcsinh(2 * largest / scale)
     u = np.linspace(-end, end, 2 * _POINTS - 1) if dynamics.J3 else np.linspace(0, end, _POINTS)
     mean = dynamics.boltzmann_moments(scale * np.sinh(u), [1])[0]

@@ -47,6 +47,8 @@ def serve(
         open_page: whether to open the page in the browser.
         note: takes the sentences for the terminal.
     """
+    if machine.reads:
+        raise ValueError(f"The page shows raw moments, but this machine reads {', '.join(machine.reads)}.")
     listener = listen(host, port)
     site = Site(machine, run, data_dir)
     port = listener.getsockname()[1]

@@ -10,10 +10,12 @@ from thermoment.plot.style import look, write
 from thermoment.report.figures.error_sets import errors
 from thermoment.report.figures.learning import confusion, misread, training, weights
 from thermoment.report.figures.node import density, paths, potential
+from thermoment.report.figures.scan import scan
 from thermoment.report.figures.schematic import fusion
 from thermoment.report.figures.seeds import repeats, study
 from thermoment.results.pictures import Pictures
 from thermoment.results.results import Results, StudyResults
+from thermoment.results.study import factors
 
 
 def draw(results: Results | StudyResults, folder: Path, pictures: Pictures | None = None) -> list[Path]:
@@ -42,7 +44,7 @@ def draw(results: Results | StudyResults, folder: Path, pictures: Pictures | Non
 
 def _figures(results: Results | StudyResults, pictures: Pictures) -> dict[str, Callable[[], Figure]]:
     if isinstance(results, StudyResults):
-        return {"study": lambda: study(results)}
+        return {"study": lambda: scan(results) if factors(results) else study(results)}
     figures: dict[str, Callable[[], Figure]] = {}
     if (node := pictures.node) is not None:
         dynamics = Dynamics(**results.settings["dynamics"])

@@ -17,7 +17,7 @@ _LONGEST = 14
 def fusion(results: Results) -> Figure:
     """Feature-level fusion beside averaged logits, with the sizes of this experiment."""
     settings, dataset = results.settings, results.dataset
-    orders, n_classes = settings["protocol"]["orders"], dataset.n_classes
+    orders, n_classes = settings["readout"].get("reads") or settings["protocol"]["orders"], dataset.n_classes
     sizes = {reservoir["name"]: len(orders) * reservoir["n_nodes"] for reservoir in settings["reservoirs"]}
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
     joined, averaged = figure.subplots(1, 2)

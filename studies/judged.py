@@ -1,0 +1,151 @@
+"""Differences between the rows of a study, seed by seed, and whether they are established. For answers.py."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from thermoment.report.formatting import points as signed_points
+from thermoment.results.statistics import Interval, holm, paired
+
+Values = NDArray[np.float64]
+"""Accuracies, one a seed."""
+LEVEL, SMALL, ENOUGH = 0.05, 0.003, 10
+"""A difference below SMALL is judged from ENOUGH seeds on only."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """study.json of a run."""
+
+    name: str
+    dataset: dict[str, Any]
+    engine: str
+    n_nodes: list[int]
+    rows: list[dict[str, Any]]
+
+    @property
+    def where(self) -> str:
+        """The data set, the machine and the engine."""
+        data = self.dataset
+        nodes = " and ".join(map(str, dict.fromkeys(self.n_nodes)))
+        return (
+            f"{data['name']} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
+            f"reservoirs of {nodes} nodes; engine {self.engine})"
+        )
+
+    def values(
+        self, variant: str, *, fusion: str = "feature", readout: str = "sgd", orders: Sequence[Any] | None = None
+    ) -> Values:
+        """Accuracies of the most reservoirs of a point, with these orders or the most that are read."""
+        found = [
+            row
+            for row in self.rows
+            if (row["variant"], row.get("fusion"), row["readout"]) == (variant, fusion, readout)
+            and (orders is None or row["orders"] == list(orders))
+        ]
+        best = max(found, key=lambda row: (row["model"].count("+"), len(row["orders"])))
+        return _accuracies(best)
+
+    def reads(self, words: Sequence[str]) -> Values:
+        """Accuracies of the most reservoirs where just these words are read."""
+        found = [row for row in self.rows if row.get("fusion") == "feature" and row["orders"] == list(words)]
+        return _accuracies(max(found, key=lambda row: row["model"].count("+")))
+
+    def baselines(self, variant: str) -> dict[str, Values]:
+        """Accuracies of what has no reservoirs, by name, as it was trained or by the machine's first readout."""
+        rows = [row for row in self.rows if row["variant"] == variant and "fusion" not in row]
+        return {row["model"]: _accuracies(row) for row in rows if row["readout"] != "converged"}
+
+    def fits(self, key: str) -> Iterator[dict[str, str]]:
+        """Every point and readout, with what the point sets `key` to."""
+        known = dict.fromkeys((row["variant"], row["readout"]) for row in self.rows if row.get("fusion") == "logit")
+        for variant, readout in known:
+            settings = next(row["settings"] for row in self.rows if row["variant"] == variant)
+            yield {"variant": variant, "readout": readout, key.split(".")[-1]: settings[key]}
+
+
+def _accuracies(row: dict[str, Any]) -> Values:
+    return np.asarray(row["correct"], np.float64) / int(row["total"])
+
+
+def load(path: Path) -> Study:
+    """The study in a file."""
+    found = json.loads(path.read_text("utf-8"))
+    return Study(found["experiment"], found["dataset"], found["engine"], found["n_nodes"], found["rows"])
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two machines with the same seeds."""
+
+    a: str
+    b: str
+    values_a: Values
+    values_b: Values
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Accuracy of a less that of b."""
+
+    a: str
+    b: str
+    mean: float
+    n: int
+    ci95: Interval
+    holm: float
+
+    @property
+    def established(self) -> bool:
+        """Whether the difference is one, after all comparisons of the family."""
+        return self.holm < LEVEL and (self.n >= ENOUGH or abs(self.mean) >= SMALL)
+
+    @property
+    def verdict(self) -> str:
+        return "established" if self.established else "not established"
+
+
+def judge(pairs: Sequence[Pair]) -> list[Comparison]:
+    """All pairs of a study as one family."""
+    found = [paired(pair.values_b.tolist(), pair.values_a.tolist()) for pair in pairs]
+    adjusted = holm([1.0 if one.p is None else one.p for one in found])
+    return [
+        Comparison(pair.a, pair.b, one.mean, one.n, one.ci95 or Interval(-math.inf, math.inf), p)
+        for pair, one, p in zip(pairs, found, adjusted, strict=True)
+    ]
+
+
+def gain(one: Comparison) -> str:
+    """A difference in words, with its interval."""
+    ends = f"95 % interval {interval(one.ci95)}"
+    if not one.established:
+        return f"no difference established ({points(one.mean)} points, {ends})"
+    return f"{points(one.mean)} points ({ends})"
+
+
+def sd_interval(sd: float, n: int) -> tuple[float, float]:
+    """95 % interval of a standard deviation from n normal values."""
+    low, high = (sd * math.sqrt((n - 1) / chi2.ppf(tail, n - 1)) for tail in (0.975, 0.025))
+    return low, high
+
+
+def points(value: float) -> str:
+    """A difference in percentage points, with its sign."""
+    return signed_points(value) if math.isfinite(value) else "unknown"
+
+
+def interval(ends: Interval) -> str:
+    """An interval in percentage points."""
+    return " to ".join(map(points, ends))
+
+
+def percent(value: float) -> str:
+    """A share in per cent."""
+    return f"{100 * value:.2f} %"
