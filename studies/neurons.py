@@ -41,6 +41,7 @@ ROUNDS = (
     (True, 250, 0.03, 50, 0.025),
     (True, 250, 0.03, 500, 0.025),
     (True, 250, 0.02, 5000, 0.025),
+    (True, 250, 0.015, 5000, 0.025),
 )
 """Of the genetic algorithm: whether with noise, generations, spread of mutations, replicas of a reading, time step."""
 
@@ -122,13 +123,16 @@ def genetic(machines: Path, before: dict[str, Any], seed: int = 1) -> dict[str, 
     spent = time.process_time() - spent
     evolved.machine.save(path)
     losses = before.get("losses by 10 generations", []) + evolved.losses.reshape(-1, 10).mean(axis=1).tolist()
+    judgement = judged(evolved.machine)
+    by_round = [*before.get("error after each round", []), judgement["of infinitely many replicas"]]
     done: dict[str, Any] = {
+        "error after each round": by_round,
         "rounds": rounds + 1,
         "CPU seconds": before.get("CPU seconds", 0.0) + spent,
         "losses by 10 generations": losses,
     }
     again = judged(finished(evolved.machine), 1024)["of infinitely many replicas"]
-    return done | judged(evolved.machine, 1024) | {"with the readout by least squares": again}
+    return done | judgement | {"with the readout by least squares": again}
 
 
 def clock(machines: Path, _: dict[str, Any]) -> dict[str, Any]:
