@@ -46,14 +46,14 @@ ROUNDS = (
 """Of the genetic algorithm: whether with noise, generations, spread of mutations, replicas of a reading, time step."""
 
 
-def judged(machine: tm.neurons.Layered, n_replicas: int = 4096) -> dict[str, Any]:
-    """Mean squared error at all 250 points with dt = 2e-3: sampled, and without its sampling noise.
+def judged(machine: tm.neurons.Layered, n_replicas: int = 4096, dt: float = DT) -> dict[str, Any]:
+    """Mean squared error at all 250 points: sampled, and without its sampling noise.
 
     Two independent runs have independent errors, so the mean product of their errors is that of infinitely many
     replicas, but for a rest whose standard error is given.
     """
     runs = [
-        machine.answers(Z, tm.Protocol(dt=DT, n_replicas=n_replicas // 2, seed=seed))[:, 0] - COSINE
+        machine.answers(Z, tm.Protocol(dt=dt, n_replicas=n_replicas // 2, seed=seed))[:, 0] - COSINE
         for seed in (11, 12)
     ]
     a, b = runs
@@ -132,7 +132,8 @@ def genetic(machines: Path, before: dict[str, Any], seed: int = 1) -> dict[str, 
         "losses by 10 generations": losses,
     }
     again = judged(finished(evolved.machine), 1024)["of infinitely many replicas"]
-    return done | judgement | {"with the readout by least squares": again}
+    more = {"with the readout by least squares": again, "at the time step of training": judged(evolved.machine, dt=dt)}
+    return done | judgement | more
 
 
 def clock(machines: Path, _: dict[str, Any]) -> dict[str, Any]:
