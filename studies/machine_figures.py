@@ -87,6 +87,8 @@ def noise(found: dict[str, Any]) -> Figure:
         if "kT" in key and "kT = 0.01" not in key
     }
     memory(remembered, ax=tasks[2])
+    tasks[2].set_ylim(0, 1.42)
+    tasks[2].set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     tasks[2].legend(loc="upper right", fontsize=5.5)
     panel(tasks[2], "c", "memory")
     return figure

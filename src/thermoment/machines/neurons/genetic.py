@@ -36,11 +36,13 @@ from thermoment.protocol import Protocol
 
 _AT_ONCE = 20
 """Generations in one call of the compiled program."""
+_JUDGED_BY = 32
+"""How many times more replicas judge the last parents."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evolved:
-    """The best machine of the last generation, and the loss of the best one in every generation: (generations,)."""
+    """The best of the last parents, and the loss of the best one in every generation: (generations,)."""
 
     machine: Layered
     losses: NDArray[np.float64]
@@ -106,7 +108,11 @@ def evolve(
             losses += np.asarray(found, np.float64).tolist()
             if report is not None:
                 report(len(losses), losses[-1])
-    return Evolved(machine_of(jax.tree.map(lambda part: part[0], best), machine), np.array(losses))
+    # The first of the parents was lucky with the noise of its generation: all of them are judged again, by much more.
+    clock = clock_for(machine, protocol, n_replicas * _JUDGED_BY, noisy=True)
+    found = _judged(best, *examples, jax.random.fold_in(key, len(losses)), clock)
+    first = int(np.argmin(np.where(np.isfinite(found), found, np.inf)))
+    return Evolved(machine_of(jax.tree.map(lambda part: part[first], best), machine), np.array(losses))
 
 
 def _spreads(machine: Layered) -> Weights:
@@ -148,13 +154,17 @@ def _generations(
             clones = part[jnp.arange(population) % n_parents]
             moved.append(clones + size * jax.random.normal(own, clones.shape))
         clones = jax.tree.unflatten(form, moved)
-
-        def loss(one: Weights) -> jax.Array:
-            return squared_error(answers(one, x, of_noise, clock), y, clock.read_replicas)
-
-        found = jax.vmap(loss)(clones)
+        found = _losses(clones, x, y, of_noise, clock)
         # A machine that has run away is the worst of all.
         lowest, chosen = jax.lax.top_k(-jnp.where(jnp.isfinite(found), found, jnp.inf), n_parents)
         return jax.tree.map(lambda part: part[chosen], clones), -lowest[0]
 
     return jax.lax.scan(generation, best, jax.random.split(key, count))
+
+
+def _losses(machines: Weights, x: jax.Array, y: jax.Array, key: jax.Array, clock: Clock) -> jax.Array:
+    """The loss of each machine, all under the same noise."""
+    return jax.vmap(lambda one: squared_error(answers(one, x, key, clock), y, clock.read_replicas))(machines)
+
+
+_judged = jax.jit(_losses, static_argnames="clock", compiler_options=REPRODUCIBLE)

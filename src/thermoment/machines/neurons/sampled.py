@@ -4,7 +4,7 @@ A path is a smooth function of the weights once its noise is drawn, so the gradi
 steps behind it. It holds at any strength of the coupling, where the engine meanfield, of second order in W, does not.
 
 The noise of a step is sqrt(2 mu kT dt) times 1 or -1, in place of a normal number: moments of x then err by the same
-order in dt as those of Euler's steps do anyway, and random signs take a twentieth of the time.
+order in dt as those of Euler's steps do anyway, and random signs cost next to nothing.
 """
 
 import math
