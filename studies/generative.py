@@ -1,6 +1,6 @@
 """Digits out of thermal noise: how many of them a classifier recognises, and how much heat each gives off.
 
-    python studies/generative.py --data-dir DIR [--out studies/results/generative.json] [--figures docs/figures]
+    python studies/generative.py --data-dir DIR [--out FILE.json] [--figures DIR] [--only three ten]
 
 Three digits: 784 visible and 64 hidden nodes learn the first 0, 1 and 2 of MNIST's training images, each with a code on
 the hidden nodes. Ten classes: 784 visible and 256 hidden nodes learn the first 1000 training images; the images of each

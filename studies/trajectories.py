@@ -1,6 +1,6 @@
 """How well 74 nodes that are trained on trajectories read MNIST, from one trajectory for each image.
 
-    python studies/trajectories.py --data-dir DIR [--out studies/results/trajectories.json] [--fit 10000] [--paths 20000]
+    python studies/trajectories.py --data-dir DIR [--out FILE.json] [--fit 10000] [--paths 20000]
 
 64 hidden and 10 output nodes at kT = 1, read after t = 0.2 (200 steps): the network of arXiv:2509.15324. A teacher is
 trained on all training images but the last 5000. Those say how strong the fields on output nodes should be, for a
