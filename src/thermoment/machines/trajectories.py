@@ -29,8 +29,8 @@ from thermoment.simulation import check_system, sample_paths
 
 Array = NDArray[np.float64]
 
-_BATCH = 1000
-"""Samples whose paths are in memory at once."""
+_BATCH = 100
+"""Samples whose paths are in memory at once: few enough for a processor's cache."""
 _LARGEST = 1e15
 """Drives, fields and inputs beyond this are none: their squares would leave float32."""
 _ANY = Protocol()
