@@ -51,7 +51,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
         (lambda e: replace(e, readout=replace(e.readout, l2=0.0)), "`readout.l2` must be positive, or readout.conv"),
         (lambda e: replace(e, engine="meanfield", dynamics=tm.Dynamics(kT=1e-4)), "`kT` must be at least 0.001"),
         (lambda e: replace(e, engine="meanfield", protocol=replace(e.protocol, clip=0.1)), "`clip` must be at least"),
-        (lambda e: replace(_second(e, s_K=200.0), engine="meanfield", protocol=FINE), "`drive` must be at most 100"),
+        (lambda e: replace(_second(e, s_K=3000.0), engine="meanfield", protocol=FINE), "`drive` must be at most 1000"),
         (lambda e: replace(e, finite_time=FiniteTime(kT=1e-4)), "`kT` must be at least 0.001"),
         (
             lambda e: replace(e, protocol=replace(e.protocol, start="rest", t_rest=e.protocol.t_final)),

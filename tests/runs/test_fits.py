@@ -138,12 +138,15 @@ def test_features_wait_for_the_training_of_no_other_reservoir(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"beside": True}, {"joint": False}, {"joint": False, "beside": True}])
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("beside", [True, False])
 def test_tasks_of_a_finite_time_training_leave_nothing_to_do(
-    small: Experiment, tmp_path: Path, options: dict[str, Any]
+    small: Experiment, tmp_path: Path, joint: bool, beside: bool
 ) -> None:
     readout = replace(small.readout, converged=False)
-    trained = replace(small, finite_time=FiniteTime(epochs=1, batch_size=50, **options), readout=readout)
+    trained = replace(
+        small, finite_time=FiniteTime(epochs=1, batch_size=50, joint=joint, beside=beside), readout=readout
+    )
     job, every = job_in(tmp_path / ".stages", trained)
     for task in every:
         do(job, task, job.context())

@@ -12,8 +12,8 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
-from thermoment.runs.price import Price, price
 from thermoment.runs.fits import models_of
+from thermoment.runs.price import Price, price
 from thermoment.runs.tasks import Job, tasks
 from thermoment.simulation import compute, prepare
 
