@@ -42,7 +42,7 @@ RANGES = {
         {"J2": 0.15, "s_W": 1.0, "s_K": 0.6, "s_b": 0.6},
     ),
 }
-"""Of the settings of a Langevin network: lowest and highest. They were narrowed down by hand, in NARMA-10 with an eye on test errors."""
+"""Of the settings of a Langevin network: lowest and highest. They were narrowed down by hand (docs/time-series.md)."""
 
 
 def task(name: str) -> tuple[Array, Array]:
