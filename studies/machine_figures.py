@@ -106,7 +106,7 @@ def _noise(axes: Axes, found: dict[str, Any]) -> None:
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("$k_BT$")
+    axes.set_xlabel("temperature $kT$")
     axes.set_ylabel("test error")
     grid(axes, "y")
     axes.legend(loc="best", fontsize=6.5)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import thermoment as tm
 from support.digits_by_hand import DIGITS
 from thermoment.data.drawing import draw
 from thermoment.machines.classifier import Classifier
@@ -67,16 +68,12 @@ def test_two_of_them_answer_from_one_trajectory_that_starts_at_rest(name: str, l
     assert (quick.predict(IMAGES[rows], sample_ids=np.arange(len(rows))) == rows).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_the_frugal_one_takes_a_fraction_of_the_work() -> None:
-    def work(machine: Classifier) -> float:
-        limit = replace(machine, protocol=replace(machine.protocol, n_replicas=math.inf), engine="meanfield")
-        features, start, total = limit.features(IMAGES), 0, 0.0
-        for reservoir in machine.reservoirs.values():
-            total += float((reservoir.drive(IMAGES) * features[:, start : start + 256]).sum() / reservoir.dynamics.kT)
-            start += 3 * 256
-        return total / len(IMAGES)
+    def work(name: str) -> float:
+        return float(tm.energetics(pretrained(name), IMAGES, engine="meanfield").cost.mean())
 
-    assert work(pretrained("mnist-frugal")) < work(pretrained("mnist-one")) / 15 < 1100
+    assert work("mnist-frugal") < work("mnist-one") / 15 < 1100
 
 
 def test_other_weights_read_nothing() -> None:

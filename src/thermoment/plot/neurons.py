@@ -108,4 +108,4 @@ def draw_clock(axes: Axes, times: NDArray[Any], errors: dict[str, NDArray[Any]],
     axes.set_ylabel("mean squared error")
     grid(axes, "y")
     if any(errors):
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower left")

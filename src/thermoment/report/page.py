@@ -44,6 +44,7 @@ def page(results: Results | StudyResults, images: dict[str, str]) -> str:
     for function in (
         formatting.percent,
         formatting.percents,
+        formatting.energy,
         formatting.points,
         formatting.points_interval,
         formatting.signed,

@@ -135,8 +135,9 @@ def _headlines(results: StudyResults) -> Printed:
         beside = line.beside
         less = f"{100 * beside.mean:+.2f}" if beside else ""
         within = " to ".join(f"{100 * end:+.2f}" for end in beside.ci95) if beside and beside.ci95 else ""
-        body.append([what, f"{100 * line.row.mean:.2f}", interval, less, within])
-    head = ("what is set", "accuracy, %", "95 %", "less the first", "95 %")
+        cost = "" if line.point.cost is None else f"{line.point.cost:.3g}"
+        body.append([what, f"{100 * line.row.mean:.2f}", interval, less, within, cost])
+    head = ("what is set", "accuracy, %", "95 %", "less the first", "95 %", "kT an answer")
     return table("all reservoirs, mean over the seeds", head, body)
 
 

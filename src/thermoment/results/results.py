@@ -180,6 +180,8 @@ class Variant:
     changes: Mapping[str, Any] | None = None
     """by a scan: dotted keys and their values, None for infinity"""
     baseline: tuple[BaselineSummary, ...] = ()
+    cost: float | None = None
+    """what an answer takes in units of kT, the mean over the seeds; None where it is not known"""
 
     def row(self, model: ModelKey) -> Summary | None:
         """The row of `model`, None where this variant does not have it."""

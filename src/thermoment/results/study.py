@@ -71,7 +71,10 @@ def to_json(results: StudyResults) -> str:
         "factors": factors(results),
     }
     lines = [
-        json.dumps({"variant": point.variant, "settings": point.changes or {}, **plain(row)}, allow_nan=False)
+        json.dumps(
+            {"variant": point.variant, "settings": point.changes or {}, "cost": point.cost, **plain(row)},
+            allow_nan=False,
+        )
         for point in results.study
         for row in _of_point(point)
     ]
@@ -105,6 +108,7 @@ def rows(results: Described) -> list[Row]:
         keys = factors(results)
         return [
             {"variant": point.variant, **{key: _cell(value(point.changes or {}, key)) for key in keys}, **row}
+            | {"cost": point.cost}
             for point in results.study
             for row in _by_repeat(_of_point(point))
         ]

@@ -10,6 +10,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.learning.finite_time.lookup import check_trainable, check_work
 from thermoment.learning.options import FiniteTime
+from thermoment.physics import LARGEST_DRIVE
 from thermoment.protocol import check_rest
 from thermoment.reservoir import Reservoir
 from thermoment.runs.features import agreed_engine
@@ -81,4 +82,7 @@ def _check_training(experiment: Experiment, options: FiniteTime, as_drawn: list[
     check_limits(trained, options.drive_limit, protocol.clip)
     check_limits(dynamics, 0.0, protocol.clip)  # by `meanfield`, with drives that only training will tell
     for reservoir in as_drawn:
-        check_limits(trained, reservoir.driven(dataset.x_train).strongest, math.inf)
+        strongest = reservoir.driven(dataset.x_train).strongest
+        check_limits(trained, strongest, math.inf)
+        if strongest > LARGEST_DRIVE:
+            raise invalid("drive", f"be at most {LARGEST_DRIVE:g} where training begins", f"{strongest:.4g}")

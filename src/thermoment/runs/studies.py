@@ -34,12 +34,19 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
                 summarise([found.accuracy for found in every]),
                 {key: None if changes[key] == math.inf else changes[key] for key in factors} or None,
                 summarise_baselines([found.baseline for found in every]),
+                _cost(every),
             )
         )
     described = describe(experiment, dataset, every[0].engine)
     results = StudyResults(**vars(described), study=tuple(rows))
     assemble(folder, experiment, results, report_files(results, {}, context))
     return results
+
+
+def _cost(every: list[Results]) -> float | None:
+    """What an answer takes in units of kT, the mean over the seeds, to six digits."""
+    known = [found.cost.answer for found in every if found.cost is not None and found.cost.answer is not None]
+    return float(f"{sum(known) / len(known):.6g}") if len(known) == len(every) else None
 
 
 def with_repeats(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> Results:
