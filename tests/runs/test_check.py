@@ -78,9 +78,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
             lambda e: replace(_second(e, s_K=200.0), finite_time=FiniteTime(), protocol=FINE),
             "`drive` must be at most 100 where",
         ),
-            lambda e: replace(_second(e, s_K=200.0), finite_time=FiniteTime(), protocol=FINE),
-            "`drive` must be at most 100 where",
-        ),
         (
             lambda e: replace(e, finite_time=FiniteTime(), protocol=replace(e.protocol, orders=(1, 8))),
             "`orders` must be at most",
