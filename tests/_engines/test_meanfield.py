@@ -350,6 +350,7 @@ RESTED = replace(LIMIT, start="rest", t_rest=2.0)
 class TestAfterARest:
     """Coupled nodes that were without drive for a time: their fluctuations are then those of the undriven network."""
 
+    @pytest.mark.slow
     def test_linear_networks(self) -> None:
         """J4 = 0: the covariance does not know the drive, and the mean starts at zero when the drive comes."""
         reservoir, t = network(s_W=0.5, s_K=20.0, dynamics=tm.Dynamics(J4=0.0)), 0.1

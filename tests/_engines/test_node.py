@@ -164,6 +164,7 @@ def test_linear_node_is_ornstein_uhlenbeck(t_final: float, h: float) -> None:
 @pytest.mark.parametrize(
     "dynamics", [tm.Dynamics(), pytest.param(tm.Dynamics(J2=-0.3), marks=pytest.mark.slow)], ids=["well", "double well"]
 )
+@pytest.mark.slow
 def test_a_node_that_has_rested(dynamics: tm.Dynamics) -> None:
     """Against the Fokker-Planck equation by another scheme; a node from x = 0 is ruled out."""
     drives, orders, t, t_rest = [0.3, -1.0], (1, 2, 3, 4), 0.3, 8.0

@@ -96,6 +96,7 @@ def test_the_elastic_field_has_unit_variance_everywhere_and_its_correlation() ->
     assert (field[:, 0, 3, 3] * field[:, 1, 3, 3]).mean() == pytest.approx(0, abs=5 * error)
 
 
+@pytest.mark.slow
 def test_every_image_has_its_own_chance_and_the_key_decides() -> None:
     same = jnp.tile(IMAGES[:1], (5, 1))
     first, again, other = (distort(key, same, SHAPE, ALL) for key in (KEY, KEY, jax.random.key(4)))

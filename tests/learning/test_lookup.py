@@ -54,6 +54,7 @@ def direction(name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("s_W", [0.0, 0.1, 0.2])
+@pytest.mark.slow
 def test_moments_agree_with_the_full_mean_field_far_below_the_shot_noise(s_W: float) -> None:
     network = tm.Reservoir.draw(256, 64, s_W=s_W, s_K=4.0, seed=5)
     h = network.drive(np.random.default_rng(1).random((50, 64)))

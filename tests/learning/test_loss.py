@@ -137,7 +137,7 @@ def by_hand(options: FiniteTime, squared: bool = False) -> tuple[dict[str, Any],
 @pytest.mark.parametrize(
     ("options", "squared"),
     [
-        (OPTIONS, False),
+        pytest.param(OPTIONS, False, marks=pytest.mark.slow),
         pytest.param(OPTIONS, True, marks=pytest.mark.slow),
         (replace(OPTIONS, work_penalty=3e-3), False),
     ],

@@ -14,6 +14,7 @@ from thermoment.machines.pretrained import pretrained
 IMAGES = np.array([draw(DIGITS[digit]).ravel() for digit in (1, 8)])
 
 
+@pytest.mark.slow
 def test_readings_differ_by_their_noise_alone() -> None:
     machine = replace(pretrained("mnist"), engine="meanfield")
     found = answer(machine, IMAGES, 4)

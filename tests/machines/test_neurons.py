@@ -30,6 +30,7 @@ def machine(seed: int = 1, **options: Any) -> tm.neurons.Layered:
 # One neuron.
 
 
+@pytest.mark.slow
 def test_the_activation_of_a_harmonic_neuron_is_its_closed_form() -> None:
     """<x> = I / (2 J2) in equilibrium, times 1 - exp(-2 mu J2 t) before it; by tables, and by sampling.
 
@@ -159,6 +160,7 @@ def test_a_training_that_runs_away_says_so() -> None:
         tm.neurons.learn(machine(), Z, COSINE, tm.Protocol(dt=0.1), **options)
 
 
+@pytest.mark.slow
 def test_evolution_brings_the_loss_down() -> None:
     start = machine(s_W=0, s_K=0, s_b=0, s_readout=0, dynamics=tm.Dynamics(kT=0.02))
     line = 0.5 * Z[:, 0]

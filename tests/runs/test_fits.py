@@ -39,8 +39,9 @@ def finished(small: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw", sketch)
         patch.setattr(stages, "simulate_node", node_of_zeros)
-        tm.run(small, tmp_path_factory.mktemp("runs") / "tiny")
-        yield next(tmp_path_factory.getbasetemp().glob("runs*/tiny"))
+        folder = tmp_path_factory.mktemp("fits") / "tiny"
+        tm.run(small, folder)
+        yield folder
 
 
 def job_in(store: Path, one: Experiment) -> tuple[Job, list[Task]]:

@@ -50,7 +50,7 @@ def by_many(folder: Path, text: str, total: int, killed: int, seed: int) -> dict
 @pytest.mark.parametrize(
     ("text", "total", "killed", "seed"),
     [
-        pytest.param(REPEATED, 4, 1, 2, id="four, one killed"),
+        pytest.param(REPEATED, 4, 1, 2, id="four, one killed", marks=pytest.mark.slow),
         pytest.param(
             REPEATED.replace("chunk = 50", "chunk = 20"), 20, 5, 1, id="twenty, five killed", marks=pytest.mark.slow
         ),

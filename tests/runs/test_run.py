@@ -347,6 +347,7 @@ def test_two_runs_side_by_side_share_a_store(tiny: Experiment, finished: Path, t
     assert len(list(tmp_path.glob(".stages/features-*"))) == 2
 
 
+@pytest.mark.slow
 def test_a_report_made_again_does_not_make_a_damaged_list_look_whole(finished: Path, tmp_path: Path) -> None:
     copied(finished, tmp_path / "run")
     (tmp_path / "run/SHA256SUMS").unlink()

@@ -75,6 +75,7 @@ def _without_work(*args: Any) -> Pairs:
     return replace(found, work=0 * found.work)
 
 
+@pytest.mark.slow
 def test_a_soft_and_a_stiff_node_that_turn_each_other() -> None:
     """The work depends on both stiffnesses: 2 kT / (k_i + k_j) and not the variance of either, which is twice as much.
 

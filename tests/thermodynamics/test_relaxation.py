@@ -60,6 +60,7 @@ def test_uncoupled_nodes() -> None:
     np.testing.assert_allclose(one.stationary[0], expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_linear_network_in_the_long_run() -> None:
     """The variance in closed form, of which plain mean field has no more than that of uncoupled nodes."""
     reservoir = network(s_W=0.5, dynamics=tm.Dynamics(J4=0.0))
