@@ -40,7 +40,7 @@ def clock(found: dict[str, Any]) -> Figure:
     """The error over the time of reading, and the answers at three times."""
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    names = {"gradient": "by gradients", "genetic": "by the genetic algorithm"}
+    names = {"gradient": "gradients", "genetic": "genetic"}
     errors = {label: np.array(found[key]) for key, label in names.items() if key in found}
     draw_clock(left, np.array(found["times"]), errors, 1.0)
     panel(left, "a", "error over the time of reading")
