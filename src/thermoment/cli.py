@@ -293,16 +293,17 @@ def info(as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("run", type=_RUN, required=False)
+@click.argument("run", default="mnist")
 @click.option("--port", type=click.IntRange(0, 65535), default=8128, show_default=True, help="0 for any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @_data_option
 @reported
-def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Path | None) -> None:
+def serve(run: str, port: int, host: str, open_page: bool, data_dir: Path | None) -> None:
     """Open a page to draw on, and watch a computer read it.
 
-    The machine is that of a finished RUN, or the one for MNIST that ships with the package. Ctrl-C ends it.
+    RUN is the folder of a finished run, or the name of a machine that ships with the package: mnist, unless another is
+    named. Ctrl-C ends it.
     """
     try:
         from thermoment.web import server
@@ -311,10 +312,19 @@ def serve(run: Path | None, port: int, host: str, open_page: bool, data_dir: Pat
         if missing not in ("starlette", "uvicorn"):
             raise
         fail(f"The page needs {missing}: pip install '.[web]' in a checkout of thermoment.")
-    machine = thermoment.load(run) if run is not None else thermoment.pretrained("mnist")
-    assert isinstance(machine, thermoment.Classifier)  # a name was given
+    from thermoment.runs.load import named
+
+    machine, path = named(run), Path(run)
     folder = None if data_dir is None else str(data_dir)
-    server.serve(machine, run=run, host=host, port=port, data_dir=folder, open_page=open_page, note=_note)
+    server.serve(
+        machine,
+        run=path if path.is_dir() else None,
+        host=host,
+        port=port,
+        data_dir=folder,
+        open_page=open_page,
+        note=_note,
+    )
 
 
 def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":

@@ -200,3 +200,9 @@ def test_beyond_loopback_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> 
         said: list[str] = []
         server.serve(small_machine(), host=host, note=said.append)
         assert [line.startswith("Warning: whoever can reach 0.0.0.0") for line in said] == [True] * warned
+
+
+def test_a_name_that_is_no_machine_is_one_sentence() -> None:
+    found = CliRunner().invoke(main, ["serve", "minst"])
+    assert found.exit_code == 1
+    assert "'minst' is neither the folder of a run nor a machine that ships with the package (mnist, " in found.output
