@@ -221,8 +221,7 @@ def test_connections_do_not_wait_for_acknowledgements(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(server.Patient, "connection_made", watched)
     with serving(Site(small_machine())) as address:
-        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
-        connection.request("GET", "/api/health")
-        assert connection.getresponse().status == 200
+        with urllib.request.urlopen(f"{address}/api/health", timeout=30) as response:
+            assert response.status == 200
     assert seen
     assert all(seen)
