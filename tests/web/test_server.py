@@ -220,8 +220,10 @@ def test_connections_do_not_wait_for_acknowledgements(monkeypatch: pytest.Monkey
         seen.append(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     monkeypatch.setattr(server.Patient, "connection_made", watched)
-    with serving(Site(small_machine())) as address:
-        with urllib.request.urlopen(f"{address}/api/health", timeout=30) as response:
-            assert response.status == 200
+    with (
+        serving(Site(small_machine())) as address,
+        urllib.request.urlopen(f"{address}/api/health", timeout=30) as response,
+    ):
+        assert response.status == 200
     assert seen
     assert all(seen)
