@@ -82,3 +82,4 @@ def test_memory_is_steady_over_ten_thousand_requests(address: str) -> None:
         assert asked(connection, kind, body) in (200, 400, 404, 422)
     assert seen[-1] < seen[4] + 30, seen
     assert asked(connection, "predict", GOOD) == 200
+    connection.close()
