@@ -296,6 +296,7 @@ def test_predict_classifies_a_file_with_a_run_or_a_shipped_machine(run: Path, tm
     assert [row["class"] for row in json.loads(shipped)["answers"]] == ["3"]
 
 
+@pytest.mark.slow
 def test_a_table_is_run_split_scaled_and_predicted(tiny: Path, tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     rng = np.random.default_rng(0)

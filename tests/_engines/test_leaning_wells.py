@@ -81,6 +81,7 @@ def test_a_file_keeps_j3_and_is_as_before_without(tmp_path: Path) -> None:
 class TestMeanField:
     LIMIT = tm.Protocol(t_final=0.5, n_replicas=math.inf)
 
+    @pytest.mark.slow
     def test_single_nodes_roughly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """In equilibrium, from tables of few drives: they are soon made, and show on which side a node is."""
         monkeypatch.setattr(tables, "_POINTS", 12)

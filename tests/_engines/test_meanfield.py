@@ -244,6 +244,7 @@ class TestGradients:
         m = moments_of_drive(h, W, one)
         return (m * jnp.cos(jnp.arange(m.size, dtype=m.dtype)).reshape(m.shape)).sum()
 
+    @pytest.mark.slow
     def test_against_finite_differences(self) -> None:
         reservoir, one = network(N=8, s_W=1.0), one_node()
         arguments = [jnp.asarray(a) for a in (reservoir.K, reservoir.b, reservoir.W)]

@@ -73,6 +73,7 @@ def blob() -> jax.Array:
     return jnp.asarray(np.exp(-(x**2 + y**2) / 18).reshape(1, -1), jnp.float32)
 
 
+@pytest.mark.slow
 def test_mass_is_roughly_kept() -> None:
     images = jnp.tile(blob(), (500, 1))
     out = distort(KEY, images, (28, 28), Distortion(0.2, 0.12, 0.2, 2.0, 1.0))

@@ -91,6 +91,7 @@ def test_the_noise_has_a_slope_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["K", "b", "W"])
+@pytest.mark.slow
 def test_slopes_are_those_of_the_full_mean_field(name: str) -> None:
     with jax.enable_x64(True):
         start, change = of(reservoir(0.2)), jnp.asarray(direction(name))

@@ -131,6 +131,7 @@ class TestStudents:
         found = tm.simulate(student, self.digits.x_test, self.protocol).order(1)[:, -10:].argmax(1)
         return float((found == self.digits.y_test).mean())
 
+    @pytest.mark.slow
     def test_a_student_reads_what_its_teacher_reads(self) -> None:
         teaching = tm.Teaching(n_hidden=24, hidden=100, output=40, epochs=20, batch=100, rate=0.02)
         teacher = tm.train_teacher(self.digits.x_train, self.digits.y_train, self.dynamics, teaching)

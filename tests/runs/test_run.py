@@ -307,6 +307,7 @@ def test_the_report_is_made_again_from_the_results(finished: Path, tmp_path: Pat
     assert contents(tmp_path / "run") == contents(finished)
 
 
+@pytest.mark.slow
 def test_a_kill_at_the_first_file_or_its_loss_does_not_block_the_run(tiny: Experiment, tmp_path: Path) -> None:
     few = replace(tiny, reservoirs=tiny.reservoirs[1:], repeats=2, readout=replace(tiny.readout, converged=False))
     folder = tmp_path / "run"

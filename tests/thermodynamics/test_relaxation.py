@@ -52,6 +52,7 @@ def test_it_shrinks() -> None:
     assert (rms(found.distance) > 1e-3).all()
 
 
+@pytest.mark.slow
 def test_uncoupled_nodes() -> None:
     """A node at rest in its well is nearly there at t = 1, one at a weak drive is 7 % away."""
     one = tm.distance_to_equilibrium(uncoupled([0.5, 4.0], tm.Dynamics()), [[1.0]], LIMIT)
