@@ -133,7 +133,7 @@ def _nothing(_: int) -> None:
 
 
 def speedup() -> dict[str, Any]:
-    """Seconds for the tasks of a run on 1, 2, ... workers with one core each, and how many times faster than one."""
+    """Seconds for the tasks of a run on 1, 2, ... workers that share all cores, and how many times faster than one."""
     one = small(100, n_replicas=128)
     counts = [n for n in (1, 2, 4) if n <= cores()]
     seconds = {}
