@@ -312,19 +312,12 @@ def serve(run: str, port: int, host: str, open_page: bool, data_dir: Path | None
         if missing not in ("starlette", "uvicorn"):
             raise
         fail(f"The page needs {missing}: pip install '.[web]' in a checkout of thermoment.")
-    from thermoment.runs.load import named
-
-    machine, path = named(run), Path(run)
-    folder = None if data_dir is None else str(data_dir)
-    server.serve(
-        machine,
-        run=path if path.is_dir() else None,
-        host=host,
-        port=port,
-        data_dir=folder,
-        open_page=open_page,
-        note=_note,
-    )
+    folder = Path(run) if Path(run).is_dir() else None
+    if folder is None and run not in thermoment.pretrained():
+        raise click.UsageError(f"RUN must be a folder or one of {', '.join(thermoment.pretrained())}, but was {run!r}.")
+    machine = thermoment.pretrained(run) if folder is None else thermoment.load(folder)
+    images = None if data_dir is None else str(data_dir)
+    server.serve(machine, run=folder, host=host, port=port, data_dir=images, open_page=open_page, note=_note)
 
 
 def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":

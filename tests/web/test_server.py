@@ -205,8 +205,8 @@ def test_beyond_loopback_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_name_that_is_no_machine_is_one_sentence() -> None:
     found = CliRunner().invoke(main, ["serve", "minst"])
-    assert found.exit_code == 1
-    assert "'minst' is neither the folder of a run nor a machine that ships with the package (mnist, " in found.output
+    assert found.exit_code == 2
+    assert "RUN must be a folder or one of mnist, mnist-frugal, mnist-one, but was 'minst'." in found.output
 
 
 def test_connections_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
