@@ -29,6 +29,7 @@ from thermoment.machines.classifier import Classifier
 from thermoment.runs.context import Context
 from thermoment.runs.reservoirs import make
 from thermoment.runs.store import Store
+from thermoment.thermodynamics.account import switching_work
 
 HERE = Path(__file__).parent
 DISTORTION = {"rotation": 0.2, "scale": 0.12, "shear": 0.2, "shift": 2.0, "elastic": 1.0}
@@ -115,7 +116,7 @@ def measure(setting: Setting, seed: int, dataset: Dataset, engine: str) -> dict[
     for reservoir in made.reservoirs.values():
         h = reservoir.drive(dataset.x_test)
         x = features[:, start : start + reservoir.n_nodes]
-        work += (h * x).sum(axis=1) * experiment.protocol.n_replicas / reservoir.dynamics.kT
+        work += switching_work(h, x, reservoir.dynamics.kT) * experiment.protocol.n_replicas
         drives.append((h**2).mean())
         start += reservoir.n_nodes * len(experiment.protocol.orders)
     return {

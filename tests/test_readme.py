@@ -72,6 +72,11 @@ def test_the_pages_on_accuracy_follow_from_the_numbers(monkeypatch: pytest.Monke
     assert (ROOT / "studies" / "results" / "accuracy.md").read_text("utf-8") == pages.every_point(result)
 
 
+def test_the_table_of_energies_is_that_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "studies"))
+    assert importlib.import_module("frontier").table() in (ROOT / "docs" / "energy.md").read_text("utf-8")
+
+
 def tree() -> dict[str, str]:
     """The tree of CONTRIBUTING: paths and what is said of them. Two spaces of indentation are one folder."""
     drawn = re.search(r"```text\n(.*?)```", CONTRIBUTING, re.DOTALL)
