@@ -74,8 +74,8 @@ def test_the_converged_fit_is_scikit_learns_logistic_regression() -> None:
 
 
 def test_a_fit_that_stops_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_ITERATIONS", 3)
-    with pytest.raises(RuntimeError, match="did not converge in 3 iterations: its loss is still about"):
+    monkeypatch.setattr(module, "_MOST_EVALUATIONS", 3)
+    with pytest.raises(RuntimeError, match="did not converge in 3 evaluations: its loss is still about"):
         fit_converged(FEATURES, LABELS)
 
 

@@ -9,6 +9,7 @@ the mean squared error of z in the place of the cross-entropy.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from thermoment._support.checks import check_labels, check_positive, invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.learning.batches import batches
-from thermoment.learning.descent import LossReport, descend, shares
+from thermoment.learning.descent import LossReport, shares
+from thermoment.learning.minimum import minimise
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Array, Features, Readout, Scaling
 
@@ -34,14 +35,41 @@ Hessian is close to 1, so the loss is then about |g|^2 / 2 above its minimum."""
 _LOWEST_DIFFERENCE = 1e-5
 """A line search in float32 sees no smaller difference of the loss: a fit that stopped this near has converged."""
 _ROWS_IN_BLOCK = 1024  # fits into the caches of a processor
-_MOST_ITERATIONS = 1000
-# p (1 - p) of a typical image: the curvature of the loss along a feature of variance 1. A value three times larger or
-# smaller makes no noticeable difference.
-_CURVATURE = 0.03
+_MOST_EVALUATIONS = 2000
+_STEPS_TOGETHER = 4
+"""Steps of SGD that an accelerator is given at once: a step takes it no longer than to be told of it."""
+_CURVED_ROWS = 8192
+"""Samples from which the Hessian is estimated."""
+_LEAST_CURVATURE = 1e-4
+"""Of a sample, as far as the estimate goes: one that is certain at the start may become less so."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised:
+    """Features of mean 0 and deviation 1, on the device that JAX computes on."""
+
+    x: jax.Array
+    """(S, F), float32"""
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, features: NDArray[Any], weights: Array | None = None) -> "Standardised":
+        """Of features (S, F); weights as for `Scaling.fit`."""
+        scaling = Scaling.fit(features, weights)
+        return cls(jnp.asarray(scaling.apply(features)), scaling)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def some(self, columns: NDArray[np.intp]) -> "Standardised":
+        """The features with the indices `columns`."""
+        if jax.default_backend() == "cpu":  # where NumPy takes a quarter of the time of JAX
+            return Standardised(jnp.asarray(np.take(np.asarray(self.x), columns, 1)), self.scaling.of(columns))
+        return Standardised(self.x[:, columns], self.scaling.of(columns))
 
 
 def fit_sgd(
-    features: Features,
+    features: Features | Standardised,
     labels: NDArray[Any],
     columns: Sequence[NDArray[np.intp]],
     settings: Sgd | None = None,
@@ -62,17 +90,24 @@ def fit_sgd(
     settings = settings or Sgd()
     labels = check_labels("labels", labels, len(features))
     n_classes = int(labels.max()) + 1
-    scaling = Scaling.fit(features)
-    mask = np.zeros((features.shape[1], len(columns), n_classes), np.float32)
+    if not isinstance(features, Standardised):
+        features = Standardised.of(features)
+    x, scaling = features.x, features.scaling
+    mask = np.zeros((x.shape[1], len(columns), n_classes), np.float32)
     for number, chosen in enumerate(columns):
         mask[chosen, number] = 1.0
-    x, y = jnp.asarray(scaling.apply(features)), jnp.asarray(labels, jnp.int32)
+    y = jnp.asarray(labels, jnp.int32)
     parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
     rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
     rng = np.random.default_rng(settings.seed)
+    unroll = 1 if jax.default_backend() == "cpu" else _STEPS_TOGETHER
+    losses = []
     for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
-        parameters, loss = _epoch(rate, l2, parameters, mask, x, y, rows)
-        report(epoch + 1, float(loss))
+        parameters, loss = _epoch(rate, l2, parameters, mask, x, y, rows, unroll)
+        losses.append(loss)
+        if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
+            report(epoch, float(losses[epoch - 1]))
+    report(len(losses), float(losses[-1]))
     found, offset = (np.asarray(part, np.float64) for part in parameters)
     if not (np.isfinite(found).all() and np.isfinite(offset).all()):
         raise FloatingPointError(f"The readout diverged at learning rate {settings.learning_rate:g}: lower it.")
@@ -83,14 +118,14 @@ def fit_sgd(
 
 
 def fit_converged(
-    features: Features,
+    features: Features | Standardised,
     labels: NDArray[Any],
     l2: float = 1e-3,
     *,
     start: Readout | None = None,
     weights: Array | None = None,
 ) -> Readout:
-    """The readout at the minimum of the loss, found by L-BFGS.
+    """The readout at the minimum of the loss, found by L-BFGS on the device that JAX computes on.
 
     features: (S, F)
     labels: (S,), class numbers from 0
@@ -103,33 +138,25 @@ def fit_converged(
     """
     l2 = check_positive("l2", l2)
     labels = check_labels("labels", labels, len(features))
-    scaling = Scaling.fit(features, weights)
-    shape = (features.shape[1] + 1, int(labels.max()) + 1)
+    if not isinstance(features, Standardised):
+        features = Standardised.of(features, weights)
+    shape = (features.x.shape[1] + 1, int(labels.max()) + 1)
     begin = np.zeros(shape) if start is None else np.vstack([start.weights.T, start.bias])
     if begin.shape != shape:
         raise invalid("start", f"be a readout of {shape[0] - 1} features and {shape[1]} classes", start)
-    one_hot = np.eye(shape[1], dtype=np.float32)[labels]
+    target = np.eye(shape[1], dtype=np.float32)[labels]
     if weights is not None:
-        one_hot *= (weights / weights.mean()).astype(np.float32)[:, None]
-    blocks = [jnp.asarray(_in_blocks(array)) for array in (scaling.apply(features), one_hot)]
-    root = _curvature_root(blocks[0], len(features), l2)
-    back = np.linalg.inv(root).T
-    stretch = jnp.asarray(back, jnp.float32)
-
-    def loss(flat: Array) -> tuple[float, Array]:
-        value, gradient = _loss_and_gradient(flat.reshape(shape).astype(np.float32), stretch, *blocks, l2)
-        return float(value), np.asarray(gradient, np.float64).ravel()
-
-    options = {"maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS, "gtol": LARGEST_GRADIENT, "ftol": 0.0}
-    found = minimize(loss, (root.T @ begin).ravel(), jac=True, method="L-BFGS-B", options={**options, "maxcor": 20})
-    above = float(found.jac @ found.jac) / 2
+        target *= (weights / weights.mean()).astype(np.float32)[:, None]
+    at_once = jax.default_backend() != "cpu"
+    with jax.enable_x64(True):
+        found = _converge(begin, features.x, target, l2, _MOST_EVALUATIONS, at_once)
+    parameters, above, count = map(np.asarray, found)
     if not above < _LOWEST_DIFFERENCE:
         raise RuntimeError(
-            f"The readout did not converge in {found.nit} iterations: its loss is still about {above:.1e} above the "
+            f"The readout did not converge in {count} evaluations: its loss is still about {above:.1e} above the "
             "minimum. A larger l2 helps."
         )
-    parameters = back @ found.x.reshape(shape)
-    return Readout(parameters[:-1].T.copy(), parameters[-1].copy(), scaling)
+    return Readout(parameters[:-1].T.copy(), parameters[-1].copy(), features.scaling)
 
 
 def fit_ridge(features: NDArray[Any], targets: Array, l2: float, weights: Array) -> Readout:
@@ -177,50 +204,94 @@ def best_ridge(features: NDArray[Any], targets: Array, weights: Array) -> float:
     return min(reversed(RIDGES), key=error)
 
 
-def _curvature_root(blocks: jax.Array, n_samples: int, l2: float) -> Array:
-    """Lower triangular R (F + 1, F + 1) for standardised features (blocks, rows, F); its last row is that of the bias.
+@partial(jax.jit, static_argnames="unroll", donate_argnums=2, compiler_options=REPRODUCIBLE)
+def _epoch(
+    rate: Any,
+    l2: Any,
+    parameters: Parameters,
+    mask: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    rows: jax.Array,
+    unroll: int,
+) -> tuple[Parameters, jax.Array]:
+    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout.
 
-    R R^T is about the Hessian of the loss for every class, so in the variables R^T weights the Hessian is close to 1.
-    Powers of one x are strongly correlated, so descent in the weights themselves takes several times as long.
+    mask: (F, R, C), one for the weights that are fitted. The others are zero and stay so.
+    unroll: steps that are compiled as one
     """
-    x = blocks.reshape(-1, blocks.shape[-1])
-    square = np.asarray(_square(x), np.float64) / n_samples
-    curvature = np.diag(np.append(np.full(x.shape[1], l2), _CURVATURE))
-    curvature[:-1, :-1] += _CURVATURE * square
-    return np.linalg.cholesky(curvature)
+
+    def entropy(parameters: Parameters, rows: jax.Array) -> jax.Array:
+        logits = jnp.tensordot(x[rows], parameters[0], 1, precision="highest") + parameters[1]
+        each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows, None])
+        return jnp.sum(shares(rows) @ each)
+
+    def step(parameters: Parameters, rows: jax.Array) -> tuple[Parameters, jax.Array]:
+        value, (slope, offset) = jax.value_and_grad(entropy)(parameters, rows)
+        weights, bias = parameters
+        return (weights - rate * (mask * (slope + l2 * weights)), bias - rate * offset), value
+
+    parameters, entropies = jax.lax.scan(step, parameters, rows, unroll=unroll)
+    penalty = l2 / 2 * jnp.sum(parameters[0] ** 2)
+    return parameters, (entropies.mean() + penalty) / mask.shape[1]
 
 
-@partial(jax.jit, compiler_options=REPRODUCIBLE)
-def _square(x: jax.Array) -> jax.Array:
-    return jnp.matmul(x.T, x, precision="highest")
+@partial(jax.jit, static_argnames="at_once", compiler_options=REPRODUCIBLE)
+def _converge(
+    begin: jax.Array, x: jax.Array, target: jax.Array, l2: float, most: int, at_once: bool
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Weights and, last, bias (F + 1, C) at the minimum; how far the loss is above it; the number of evaluations.
+
+    begin: (F + 1, C), float64, to start from
+    x: (S, F), standardised, float32
+    target: (S, C), one-hot, times the weight of the sample
+    at_once: whether all blocks of rows are computed at the same time; else one after the other
+
+    The search is in the variables R^T parameters, in which the Hessian of the loss is close to 1. Powers of one x are
+    strongly correlated, so descent in the weights themselves takes several times as long.
+    """
+    root = _curvature_root(begin.astype(jnp.float32), x, target, l2)
+    inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
+    stretch = inverse.T.astype(jnp.float32)
+    x_blocks, target_blocks = map(_in_blocks, (x, target))
+
+    def loss(flat: jax.Array) -> tuple[jax.Array, jax.Array]:
+        stretched = flat.reshape(begin.shape).astype(jnp.float32)
+        value, gradient = _loss_and_gradient(stretched, stretch, x_blocks, target_blocks, l2, at_once)
+        return value.astype(flat.dtype), gradient.astype(flat.dtype).ravel()
+
+    found = minimise(loss, (root.T @ begin).ravel(), LARGEST_GRADIENT, most)
+    parameters = stretch.astype(begin.dtype) @ found.point.reshape(begin.shape)
+    return parameters, found.gradient @ found.gradient / 2, found.evaluations
 
 
-def _in_blocks(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float) -> jax.Array:
+    """Lower triangular R (F + 1, F + 1), where R R^T is about the Hessian of the loss for every class.
+
+    The curvature that a sample adds is p (1 - p) for a class of probability p. It is taken at the start, as the mean
+    over classes. Of a set that is learnt well few samples have much of it: those that have most are enough.
+    """
+    p = jax.nn.softmax(jnp.matmul(x, parameters[:-1], precision="highest") + parameters[-1])
+    curvature = jnp.maximum((p * (1 - p)).mean(1), _LEAST_CURVATURE) * target.sum(1)
+    # Where all have the same, as at a start from zero, those that are taken lie evenly among the others.
+    spread = 1 + 1e-3 * jnp.mod(jnp.arange(len(x)) * 0.6180339887, 1.0)
+    _, rows = jax.lax.top_k(curvature * spread.astype(jnp.float32), min(len(x), _CURVED_ROWS))
+    share = curvature[rows] / curvature[rows].sum() * (curvature.sum() / target.sum())
+    chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
+    square = jnp.matmul((chosen * share[:, None]).T, chosen, precision="highest")
+    penalty = jnp.full(len(square), l2).at[-1].set(0.0)
+    root: jax.Array = jnp.linalg.cholesky(square.astype(penalty.dtype) + jnp.diag(penalty))
+    return root
+
+
+def _in_blocks(rows: jax.Array) -> jax.Array:
     """(S, n) as (blocks, rows, n), filled up with zeros."""
     missing = -len(rows) % _ROWS_IN_BLOCK
-    return np.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1])
+    return jnp.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1])
 
 
-@partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
-def _epoch(
-    rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
-) -> tuple[Parameters, jax.Array]:
-    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout."""
-
-    def loss(parameters: Parameters, rows: jax.Array) -> jax.Array:
-        weights, bias = mask * parameters[0], parameters[1]
-        logits = jnp.tensordot(x[rows], weights, 1, precision="highest") + bias
-        entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows, None])
-        return jnp.asarray(jnp.sum(shares(rows) @ entropy) + l2 / 2 * jnp.sum(weights**2))
-
-    descent = optax.sgd(rate)
-    (parameters, _), value = descend(loss, descent, (parameters, descent.init(parameters)), rows)
-    return parameters, value / mask.shape[1]
-
-
-@partial(jax.jit, compiler_options=REPRODUCIBLE)
 def _loss_and_gradient(
-    stretched: jax.Array, stretch: jax.Array, x: jax.Array, target: jax.Array, l2: float
+    stretched: jax.Array, stretch: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool
 ) -> tuple[jax.Array, jax.Array]:
     """Loss and its gradient in `stretched` (F + 1, C), where stretch @ stretched are the weights and, last, the bias.
 
@@ -230,15 +301,18 @@ def _loss_and_gradient(
     parameters = jnp.matmul(stretch, stretched, precision="highest")
     weights, bias = parameters[:-1], parameters[-1]
 
-    def add(sums: Any, block: Any) -> Any:
-        x, target = block
+    def of_block(x: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         log_p = jax.nn.log_softmax(jnp.matmul(x, weights, precision="highest") + bias)
         error = jnp.exp(log_p) * target.sum(1, keepdims=True) - target
-        slope = jnp.matmul(error.T, x, precision="highest")
-        return jax.tree.map(jnp.add, sums, ((log_p * target).sum(), slope, error.sum(0))), None
+        return (log_p * target).sum(), jnp.matmul(error.T, x, precision="highest"), error.sum(0)
 
-    nothing = jnp.zeros(()), jnp.zeros(weights.T.shape), jnp.zeros(bias.shape)
-    (log_p, slope, offset), _ = jax.lax.scan(add, nothing, (x, target))
+    if at_once:
+        log_p, slope, offset = (part.sum(0) for part in jax.vmap(of_block)(x, target))
+    else:
+        nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(of_block, x[0], target[0]))
+        (log_p, slope, offset), _ = jax.lax.scan(
+            lambda sums, block: (jax.tree.map(jnp.add, sums, of_block(*block)), None), nothing, (x, target)
+        )
     count = target.sum()
     gradient = jnp.concatenate([slope.T / count + l2 * weights, offset[None] / count])
     loss = l2 / 2 * jnp.sum(weights**2) - log_p / count

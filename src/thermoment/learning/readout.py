@@ -16,13 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from thermoment._support.checks import check_array, invalid
 from thermoment._support.files import read_tensors, write_tensors
+from thermoment._support.threads import in_blocks
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]
 
 SMALLEST_DEVIATION = 1e-12
 """A feature that varies less than this over the training set is only centred."""
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE, _COLUMNS_AT_ONCE = 4096, 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +48,22 @@ class Scaling:
             return cls(mean, np.where(deviation >= SMALLEST_DEVIATION, deviation, 1.0))
         if features.ndim != 2 or len(features) < 2:
             raise ValueError(f"Argument `features` must have shape (S, F) with S > 1, but has shape {features.shape}.")
-        mean = sum(part.sum(0, dtype=np.float64) for part in _parts(features)) / len(features)
-        squares = sum(((part - mean) ** 2).sum(0) for part in _parts(features))
-        deviation = np.sqrt(squares / (len(features) - 1))
+        # A column is summed row by row, whatever stands beside it, so blocks of columns have the bits of all of them;
+        # but NumPy sums a single column in another order, so that blocks are about the same size.
+        n_features = features.shape[1]
+        size = -(-n_features // -(-n_features // _COLUMNS_AT_ONCE)) if n_features else 1
+        found = in_blocks(lambda block: _mean_and_deviation(features[:, block]), n_features, size)
+        mean, deviation = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return cls(mean, np.where(deviation >= SMALLEST_DEVIATION, deviation, 1.0))
 
     def apply(self, features: NDArray[Any]) -> Features:
         """(phi - mean) / scale for features phi (S, F): (S, F), float32."""
         result = np.empty(features.shape, np.float32)
-        for start in range(0, len(features), _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            result[part] = (features[part] - self.mean) / self.scale
+
+        def scale(rows: slice) -> None:
+            result[rows] = (features[rows] - self.mean) / self.scale
+
+        in_blocks(scale, len(features))
         return result
 
     def of(self, columns: NDArray[Any]) -> "Scaling":
@@ -131,6 +137,12 @@ def average_logits(readouts: Sequence[Readout], blocks: Sequence[ArrayLike]) -> 
         raise invalid("readouts", f"be as many as the {len(blocks)} blocks of features", len(readouts))
     mean: Array = np.mean([readout.logits(block) for readout, block in zip(readouts, blocks, strict=True)], axis=0)
     return mean
+
+
+def _mean_and_deviation(features: NDArray[Any]) -> tuple[Array, Array]:
+    mean = sum(part.sum(0, dtype=np.float64) for part in _parts(features)) / len(features)
+    squares = sum(((part - mean) ** 2).sum(0) for part in _parts(features))
+    return mean, np.sqrt(squares / (len(features) - 1))
 
 
 def _parts(features: NDArray[Any]) -> list[NDArray[Any]]:

@@ -13,7 +13,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.settings import BaselineSettings
 from thermoment.learning import perceptron
-from thermoment.learning.fit import fit_converged, fit_sgd
+from thermoment.learning.fit import Standardised, fit_converged, fit_sgd
 from thermoment.learning.options import Sgd
 from thermoment.runs.predictions import RAW_COLUMNS, RAW_PIXELS, Baselines
 
@@ -40,10 +40,11 @@ def classify(experiment: Experiment, dataset: Dataset, listener: Listener) -> Ba
 
 def read_linearly(name: str, train: Matrix, test: Matrix, dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
     """Classes of the test images by the machine's readouts of features train (S, F) and test (S', F)."""
-    (plain,) = fit_sgd(train, dataset.y_train, [np.arange(train.shape[1])], sgd)
+    features = Standardised.of(train)
+    (plain,) = fit_sgd(features, dataset.y_train, [np.arange(train.shape[1])], sgd)
     found: Baselines = {(name, "sgd"): plain.predict(test)}
     if converged:
-        readout = fit_converged(train, dataset.y_train, sgd.l2, start=plain)
+        readout = fit_converged(features, dataset.y_train, sgd.l2, start=plain)
         found[name, "converged"] = readout.predict(test)
     return found
 

@@ -6,18 +6,21 @@ there. Classifiers without reservoirs are a fit too. What was fitted is in the s
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.settings import LateFusion
-from thermoment.learning.fit import fit_converged, fit_sgd
+from thermoment.learning.fit import Standardised, fit_converged, fit_sgd
 from thermoment.learning.fusion import calibrated, stacked, weighted
 from thermoment.learning.readout import Readout
 from thermoment.machines.classifier import read_words
@@ -33,6 +36,8 @@ Stores = Mapping[str, FeatureStore]
 """The features of every reservoir, by its name."""
 SGD, BASELINE = "sgd", "baseline"
 """Names of fits. A fit to convergence has the key of its model."""
+_COMPILED_TOGETHER = 4
+"""Fits under way at once on an accelerator."""
 
 
 def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
@@ -60,6 +65,9 @@ class Fits:
     context: Context
     whole: bool
     """whether all fits are done here: the features are read once for all of them"""
+    _reading: Lock = field(default_factory=Lock)
+    _standardised: list[Standardised] = field(default_factory=list)
+    """the features of all reservoirs, once they were read"""
 
     @cached_property
     def models(self) -> list[ModelKey]:
@@ -90,13 +98,22 @@ class Fits:
     def do_all(self) -> tuple[dict[ModelKey, Readout], Baselines]:
         """Does all fits, and gives the readouts of all models and what those of the raw inputs say."""
         fitted = self._by_sgd()
-        if self.experiment.readout.converged:
-            for number, model in enumerate(self.models):
-                self.context.listener("readouts to convergence", number, len(self.models))
-                found = replace(model, readout="converged")
-                fitted[found] = Readout.load(self.do(model.key).folder / readout_file(found))
-            self.context.listener("readouts to convergence", len(self.models), len(self.models))
-        return fitted | self._fused(fitted), load_baselines(self.do(BASELINE).folder)
+        models = self.models if self.experiment.readout.converged else []
+        # Threads, because a GPU takes less time for a fit than the processor takes to compile it.
+        with ThreadPoolExecutor(_COMPILED_TOGETHER if jax.default_backend() != "cpu" else 1) as pool:
+            try:
+                stages = [pool.submit(self.do, model.key) for model in models]
+                raw = load_baselines(self.do(BASELINE).folder)
+                for number, (model, stage) in enumerate(zip(models, stages, strict=True)):
+                    self.context.listener("readouts to convergence", number, len(models))
+                    found = replace(model, readout="converged")
+                    fitted[found] = Readout.load(stage.result().folder / readout_file(found))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        if models:
+            self.context.listener("readouts to convergence", len(models), len(models))
+        return fitted | self._fused(fitted), raw
 
     def remove(self) -> None:
         """Removes what was fitted, once the readouts are in the store."""
@@ -120,29 +137,38 @@ class Fits:
     def _features(self) -> NDArray[np.float32]:
         return self._read(list(self.stores))
 
+    def _all(self) -> Standardised:
+        """What readouts read of the training images and all reservoirs; read once, whichever thread comes first."""
+        with self._reading:
+            if not self._standardised:
+                self._standardised.append(Standardised.of(self._read(list(self.stores))))
+            return self._standardised[0]
+
     def _columns(self, model: ModelKey, names: Sequence[str]) -> NDArray[np.intp]:
         """Where the features of a model stand among those of these reservoirs."""
         sizes = {name: store.n_nodes for name, store in self.stores.items() if name in names}
         return columns(model, sizes, self.experiment.read)
 
-    def _sgd(self, models: list[ModelKey], rows: slice) -> list[Readout]:
-        """A readout for each of the models, by SGD on some of the training images."""
+    def _sgd(self, models: list[ModelKey], features: Standardised, rows: slice) -> list[Readout]:
+        """A readout for each of the models, by SGD on the features of some of the training images."""
         sgd = self.experiment.readout.sgd
         chosen = [self._columns(model, list(self.stores)) for model in models]
 
         def report(done: int, _: float) -> None:
             self.context.listener(f"{len(models)} readouts by SGD, epochs", done, sgd.epochs)
 
-        return fit_sgd(self._features[rows], self.dataset.y_train[rows], chosen, sgd, report=report)
+        return fit_sgd(features, self.dataset.y_train[rows], chosen, sgd, report=report)
 
     def _fit_sgd(self, folder: Path) -> None:
-        for model, readout in zip(self.models, self._sgd(self.models, slice(None)), strict=True):
+        found = self._sgd(self.models, self._all(), slice(None))
+        for model, readout in zip(self.models, found, strict=True):
             readout.save(folder / readout_file(model))
 
     def _fit_converged(self, model: ModelKey, folder: Path) -> None:
         start = Readout.load(self.do(SGD).folder / readout_file(model))
         names = list(self.stores) if self.whole else list(model.reservoirs)
-        features = (self._features if self.whole else self._read(names))[:, self._columns(model, names)]
+        features = self._all() if self.whole else Standardised.of(self._read(names))
+        features = features.some(self._columns(model, names))
         found = fit_converged(features, self.dataset.y_train, self.experiment.readout.sgd.l2, start=start)
         found.save(folder / readout_file(replace(model, readout="converged")))
 
@@ -163,7 +189,7 @@ class Fits:
         kept = self.dataset.n_train - settings.held_out
         rest, unseen = slice(0, kept), slice(kept, None)
         singles = [model for model in self.models if len(model.reservoirs) == 1 and model.orders == read]
-        by_sgd = self._sgd(singles, rest)
+        by_sgd = self._sgd(singles, Standardised.of(self._features[rest]), rest)
         found: dict[ModelKey, Readout] = {}
         for readout in dict.fromkeys(model.readout for model in fitted):
             parts, logits = [], []

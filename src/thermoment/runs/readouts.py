@@ -139,7 +139,7 @@ def _logits(
 ) -> NDArray[np.float64]:
     """(S, C), by one model, from features (S, F) of all reservoirs joined."""
     sizes = {name: one.n_nodes for name, one in reservoirs.items()}
-    chosen = features[:, columns(model, sizes, experiment.read)]
+    chosen = np.take(features, columns(model, sizes, experiment.read), axis=1)
     return classifier(model, reservoirs, experiment.protocol, readouts).logits_of(chosen)
 
 
