@@ -67,6 +67,21 @@ class TestLog:
                     show("training", done, 11)
         assert capsys.readouterr().err.splitlines()[-2:] == ["training: 1/11", "training: 11/11 1/s"]
 
+    def test_of_two_things_at_a_time_has_the_lines_of_each(
+        self, clock: list[float], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with on_stderr() as show:
+            for done in range(1, 12):
+                clock[0] += 1.0
+                show("training K1", done, 11)
+                show("training K2", 2 * done, 100)
+        assert capsys.readouterr().err.splitlines() == [
+            "training K1: 1/11",
+            "training K2: 2/100",
+            "training K1: 11/11 1/s",
+            "training K2: 22/100 2/s, 39 s left",
+        ]
+
     def test_of_a_simulation(self, clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
         with reporter(True, 100) as report:
             for done in range(1, 101):

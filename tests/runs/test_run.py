@@ -23,12 +23,15 @@ from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.readout import Readout
 from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.results import load
+from thermoment.runs import reservoirs
 from thermoment.runs import run as runner
 from thermoment.runs.compare import compare
+from thermoment.runs.context import Context
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.fits import columns
 from thermoment.runs.folder import rewrite_report, verify
 from thermoment.runs.predictions import load_predictions
+from thermoment.runs.store import Store
 
 SIZES = {"K1": 6, "K2": 4}
 FILES = {"experiment.toml", "results.json", "predictions.npz", "environment.json", "report.html", "SHA256SUMS"}
@@ -375,3 +378,27 @@ def test_an_infinite_setting_is_written_and_read_again(tiny: Experiment, tmp_pat
     assert results.settings["protocol"][key] == float("inf")
     assert json.loads((tmp_path / "run/results.json").read_text())["settings"]["protocol"][key] is None
     assert verify(tmp_path / "run") == []
+
+
+def test_reservoirs_trained_side_by_side_are_those_trained_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one core they are trained in turn, on two each in a thread of its own, the longer training first."""
+    text = TINY + 'stages = [{ surrogate = "mean", epochs = 3, learning_rate = 0.01 }]\n'
+    trained = experiment(text, tmp_path)
+    dataset = load_data("digits").first(120, 60)
+    found, threads = [], []
+    train = reservoirs.train_side_by_side
+
+    def training(*arguments: Any, **options: Any) -> Any:
+        threads.append((threading.current_thread() is threading.main_thread(), options["one_core"]))
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(reservoirs, "train_side_by_side", training)
+    for cores in (1, 2):
+        monkeypatch.setattr(reservoirs, "cores", lambda cores=cores: cores)
+        (made,) = reservoirs.make_static([trained], dataset, Context(Store.at(tmp_path / str(cores))))
+        assert list(made.reservoirs) == ["K1", "K2"]
+        found.append({name: path.read_bytes() for name, path in made.files.items()})
+    assert threads == [(True, False), (True, False), (False, True), (False, True)]
+    assert found[0] == found[1]

@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -97,8 +98,13 @@ def _bars(console: "Console") -> Iterator[Listener]:
     name, facts = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[facts]}"))
     with Progress(name, BarColumn(), MofNCompleteColumn(), facts, TimeRemainingColumn(), console=console) as bars:
         under_way: dict[str, tuple[TaskID, _Start]] = {}
+        showing = Lock()
 
         def show(what: str, done: int, total: int, detail: str = "", /) -> None:
+            with showing:
+                _show(what, done, total, detail)
+
+        def _show(what: str, done: int, total: int, detail: str) -> None:
             before = bars.tasks[under_way[what][0]] if what in under_way else None
             if before is None or before.total != total or before.completed > done:  # new, or the next of the same name
                 task = bars.add_task(what, total=total, facts="")
@@ -114,20 +120,33 @@ def _bars(console: "Console") -> Iterator[Listener]:
 
 def _lines() -> Listener:
     """Plain lines: the start and the end of everything, and every ten seconds how far it is."""
-    current, before, latest, start = "", 0, 0.0, _Start(0.0, 0)
+    under_way: dict[str, _Line] = {}
+    showing = Lock()
 
     def show(what: str, done: int, total: int, detail: str = "", /) -> None:
-        nonlocal current, before, latest, start
-        now = time.perf_counter()
-        if what != current or done < before:  # new, or the next of the same name
-            start = _Start(now, done)
-        elif done < total and now - latest < _SECONDS_BETWEEN_LINES:
-            before = done
-            return
-        current, before, latest = what, done, now
-        rate = start.rate(done)
-        left = f"{(total - done) / rate:.0f} s left" if rate and done < total else ""
-        sys.stderr.write(f"{what}: {done}/{total} {_facts(rate, left, detail)}".rstrip() + "\n")
-        sys.stderr.flush()
+        with showing:  # several threads may be at work, each on something else
+            now = time.perf_counter()
+            line = under_way.get(what)
+            if line is None or done < line.done:  # new, or the next of the same name
+                line = _Line(done, now, _Start(now, done))
+            elif done < total and now - line.told < _SECONDS_BETWEEN_LINES:
+                under_way[what] = replace(line, done=done)
+                return
+            under_way[what] = replace(line, done=done, told=now)
+            if done >= total:
+                del under_way[what]
+            rate = line.start.rate(done)
+            left = f"{(total - done) / rate:.0f} s left" if rate and done < total else ""
+            sys.stderr.write(f"{what}: {done}/{total} {_facts(rate, left, detail)}".rstrip() + "\n")
+            sys.stderr.flush()
 
     return show
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What was last heard of something that is under way, and when a line last told of it."""
+
+    done: int
+    told: float
+    start: _Start

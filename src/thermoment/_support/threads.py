@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from threading import Lock
-from typing import Any
+from threading import Event, Lock
+from typing import Any, TypeVar
 
+T = TypeVar("T")
+R = TypeVar("R")
 _limiting = Lock()
 
 
@@ -26,6 +28,45 @@ def in_blocks(work: Callable[[slice], Any], n: int, size: int = 256) -> list[Any
         return [work(blocks[0])]
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(work, blocks))
+
+
+def at_the_same_time(
+    work: Callable[[T, Callable[[], None]], R], items: Sequence[T], at_once: int | None = None
+) -> list[R]:
+    """`work` of every item, in up to `at_once` threads, one for every core unless given.
+
+    `work` is also given a function that it calls now and then: the function raises once another item has failed, or
+    the caller was interrupted, so that nobody waits for work that is not wanted any more.
+    """
+    failed = Event()
+
+    def stop() -> None:
+        if failed.is_set():
+            raise CancelledError("Something beside this failed.")
+
+    def one(item: T) -> R:
+        stop()
+        try:
+            return work(item, stop)
+        except BaseException:
+            failed.set()
+            raise
+
+    at_once = min(at_once or cores(), len(items))
+    if at_once <= 1:
+        return [one(item) for item in items]
+    with ThreadPoolExecutor(at_once) as pool:
+        begun = [pool.submit(one, item) for item in items]
+        try:
+            wait(begun, return_when=FIRST_EXCEPTION)
+        finally:
+            if not all(future.done() for future in begun):
+                failed.set()
+    # The error to be told is the first one that is not the end of work which another error has stopped.
+    errors = [error for future in begun if (error := future.exception())]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, CancelledError)), errors[0])
+    return [future.result() for future in begun]
 
 
 def multiply_in_threads(work: Callable[[int], float], items: Sequence[int]) -> list[float]:

@@ -19,8 +19,8 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from thermoment._support.checks import check_array, check_integer, check_labels, invalid
-from thermoment._support.compilation import REPRODUCIBLE
+from thermoment._support.checks import check_array, check_integer, check_labels, check_shape, invalid
+from thermoment._support.compilation import ONE_CORE, REPRODUCIBLE
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import LossReport, descend, shares
 from thermoment.learning.options import HeadStart, Stage, Standardise, Surrogate, SurrogateOptimiser, Training
@@ -53,6 +53,7 @@ def train_side_by_side(
     seeds: Sequence[int],
     weights: NDArray[Any] | None = None,
     report: LossReport = lambda *_: None,
+    one_core: bool = False,
 ) -> list[TrainedProjection]:
     """Trains K of each reservoir by itself; on a GPU several take hardly longer than one.
 
@@ -65,12 +66,13 @@ def train_side_by_side(
     weights: of the samples in the loss, (S,); all the same unless given. They do not change how surrogate features are
         standardised at the start of a stage.
     report: called after every epoch, with the mean loss over the reservoirs
+    one_core: on a processor whether matrix products take one core alone, for trainings in threads of their own
 
     Cost: per epoch and reservoir about 4 S D N floating-point operations.
     """
     training = training or Training()
     first = reservoirs[0]
-    inputs = check_array("inputs", inputs, ("S", first.n_inputs)).astype(np.float32)
+    inputs = _as_float32(check_shape("inputs", inputs, ("S", first.n_inputs)))
     labels = check_labels("labels", labels, len(inputs))
     n_classes = int(labels.max()) + 1
     if any((r.n_nodes, r.n_inputs, r.dynamics) != (first.n_nodes, first.n_inputs, first.dynamics) for r in reservoirs):
@@ -82,6 +84,7 @@ def train_side_by_side(
     K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]
     b = [jnp.asarray(reservoir.b, jnp.float32) for reservoir in reservoirs]
     losses: list[list[float]] = []
+    epoch = _epoch_on_one_core if one_core else _epoch
     for number, stage in enumerate(stages):
         program = _Program(stage.surrogate, training.optimiser, training.standardise, first.dynamics)
         scalars = np.float32(stage.learning_rate), np.float32(training.l2)
@@ -95,7 +98,7 @@ def train_side_by_side(
         moving, fixed = (_stack(parameters), _stack(state)), (_stack(b), _stack(scaling))
         orders = zip(*(batches(len(inputs), training.batch_size, stage.epochs, rng) for rng in rngs), strict=True)
         for rows in orders:
-            moving, loss = _epoch(program, scalars, moving, fixed, x, y, share, _stack(rows))
+            moving, loss = epoch(program, scalars, moving, fixed, x, y, share, _stack(rows))
             losses.append(np.atleast_1d(loss).tolist())
             if not np.isfinite(losses[-1]).all():
                 raise FloatingPointError(
@@ -109,6 +112,15 @@ def train_side_by_side(
         TrainedProjection(replace(reservoir, K=np.asarray(found, np.float64)) if stages else reservoir, history)
         for reservoir, found, history in zip(reservoirs, K, histories, strict=True)
     ]
+
+
+def _as_float32(inputs: NDArray[Any]) -> NDArray[np.float32]:
+    """The inputs in float32, without a copy in float64; refused where one is not finite."""
+    with np.errstate(over="ignore"):
+        found = inputs.astype(np.float32, copy=False)
+    if not np.isfinite(found).all():
+        check_array("inputs", inputs, inputs.shape)
+    return found
 
 
 class _Program(NamedTuple):
@@ -182,8 +194,7 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if len(trees) > 1 else trees[0]
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=REPRODUCIBLE)
-def _epoch(
+def _every_epoch(
     program: _Program,
     scalars: Any,
     moving: Any,
@@ -205,6 +216,11 @@ def _epoch(
     """
     one = partial(_one_epoch, program, scalars, x, y, weights)
     return one(moving, fixed, rows) if rows.ndim == 2 else jax.vmap(one)(moving, fixed, rows)
+
+
+_compiled = partial(jax.jit, _every_epoch, static_argnums=0, donate_argnums=2)
+_epoch = _compiled(compiler_options=REPRODUCIBLE)
+_epoch_on_one_core = _compiled(compiler_options=REPRODUCIBLE | ONE_CORE)
 
 
 def _one_epoch(

@@ -1,7 +1,7 @@
 """The stages that make reservoirs: drawn, trained by the static surrogates, trained through the finite-time moments."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from thermoment._support.files import write_whole
+from thermoment._support.threads import at_the_same_time, cores
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.toml import as_table
@@ -95,16 +96,28 @@ def make_static(repeats: Sequence[Experiment], dataset: Dataset, context: Contex
     """For every repeat its reservoirs, drawn and trained by their static surrogates."""
     first, places = distinct(repeats)
     made = [Made({}, {}) for _ in repeats]
-    for number, settings in enumerate(repeats[0].reservoirs):
-        for group in together(len(first), context.accelerated):
-            stage = train_static(number, [repeats[first[k]] for k in group], dataset, context)
-            for k, where in enumerate(places):
-                if where in group:
-                    place = group.index(where)
-                    path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
-                    made[k].reservoirs[settings.name] = Reservoir.load(path)
-                    made[k].files[f"reservoirs/{settings.name}.safetensors"] = path
-                    made[k].files[f"reservoirs/{settings.name}.losses.json"] = losses
+    plans, groups = repeats[0].reservoirs, together(len(first), context.accelerated)
+    trainings = [(number, tuple(group)) for number in range(len(plans)) for group in groups]
+    longest_first = sorted(trainings, key=lambda one: -sum(stage.epochs for stage in plans[one[0]].stages))
+
+    # A GPU does trainings in turn, however many ask it. A processor with a core or so for each does them side by side.
+    at_once = 1 if is_accelerated(context.accelerated) else min(cores(), len(trainings))
+    one_core = at_once > 1 and cores() < 2 * at_once
+
+    def train(which: tuple[int, tuple[int, ...]], stop: Callable[[], None]) -> Stage:
+        number, group = which
+        return train_static(number, [repeats[first[k]] for k in group], dataset, context, stop, one_core)
+
+    trained = dict(zip(longest_first, at_the_same_time(train, longest_first, at_once), strict=True))
+    for number, group in trainings:
+        stage, name = trained[number, group], plans[number].name
+        for k, where in enumerate(places):
+            if where in group:
+                place = group.index(where)
+                path, losses = (stage.folder / f"{place}.{ending}" for ending in ("safetensors", "losses.json"))
+                made[k].reservoirs[name] = Reservoir.load(path)
+                made[k].files[f"reservoirs/{name}.safetensors"] = path
+                made[k].files[f"reservoirs/{name}.losses.json"] = losses
     return made
 
 
@@ -210,12 +223,27 @@ def _static(
     return drawn, static_stage(number, drawn, seeds, repeats[0], dataset, context)
 
 
-def train_static(number: int, repeats: Sequence[Experiment], dataset: Dataset, context: Context) -> Stage:
-    """Trains reservoir `number` of some repeats side by side: 0.safetensors, 1.safetensors, ..., and their losses."""
+def train_static(
+    number: int,
+    repeats: Sequence[Experiment],
+    dataset: Dataset,
+    context: Context,
+    stop: Callable[[], None] = lambda: None,
+    one_core: bool = False,
+) -> Stage:
+    """Trains reservoir `number` of some repeats side by side: 0.safetensors, 1.safetensors, ..., and their losses.
+
+    stop: called after every epoch, to raise where the training is not wanted any more
+    one_core: whether it takes one core alone, beside others
+    """
     experiment, seeds = repeats[0], [repeat.reservoirs[number].training_seed for repeat in repeats]
     settings = experiment.reservoirs[number]
     drawn, stage = _static(number, repeats, dataset, context)
     total = sum(one.epochs for one in settings.stages)
+
+    def report(done: int, _: float) -> None:
+        stop()
+        context.listener(f"training {settings.name}, epochs", done, total)
 
     def build(folder: Path) -> None:
         trained = train_side_by_side(
@@ -225,7 +253,8 @@ def train_static(number: int, repeats: Sequence[Experiment], dataset: Dataset, c
             settings.stages,
             experiment.training,
             seeds=seeds,
-            report=lambda done, _: context.listener(f"training {settings.name}, epochs", done, total),
+            report=report,
+            one_core=one_core,
         )
         for place, (reservoir, losses) in enumerate(trained):
             reservoir.save(folder / f"{place}.safetensors")

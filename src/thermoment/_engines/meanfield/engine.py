@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ class MeanField:
     dtype: str = "float32"
     next_order: bool = True
     name = "meanfield"
-    tasks_at_once = 1
+    tasks_at_once = 2
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, str) or self.dtype not in ("float32", "float64"):
@@ -131,8 +131,8 @@ class MeanField:
         # 64-bit mode is for the integers of the draws; all floating-point arrays have the dtype asked for.
         with jax.enable_x64(True):
             W = jnp.asarray(task.W.astype(self.dtype))
-            node = node_curves(tables, _orders(task), self.dtype, self.next_order)
-            law = quantiles(tables, self.dtype) if task.protocol.n_replicas != math.inf else None
+            node = _curves(tables, _orders(task), self.dtype, self.next_order)
+            law = _law(tables, self.dtype) if task.protocol.n_replicas != math.inf else None
             keys = jnp.asarray(round_keys(task.protocol.seed, task.stream))
 
         def one(samples: NDArray[np.intp]) -> _Totals:
@@ -260,6 +260,8 @@ def starting_ranges(task: Task) -> NDArray[np.intp]:
     return np.asarray(np.minimum(np.searchsorted(RANGES, strongest + 2 * field), widest))
 
 
+# A run asks for the same ones with every chunk of its features.
+_curves, _law = lru_cache(maxsize=16)(node_curves), lru_cache(maxsize=16)(quantiles)
 _solve = jax.jit(solve_network, static_argnames="damped", compiler_options=REPRODUCIBLE)
 
 

@@ -38,8 +38,10 @@ class Quantiles(NamedTuple):
 
     scale: jax.Array
     """()"""
-    pieces: jax.Array
-    """Y at `NORMALS` as real part, its rise to the next of `NORMALS` as imaginary part: (L * Z,)"""
+    value: jax.Array
+    """Y at `NORMALS`: (L * Z,)"""
+    rise: jax.Array
+    """by how much Y rises to the next of `NORMALS`: (L * Z,)"""
     moments: jax.Array
     """E[Y^p], p = 1..8: (8, L)"""
     below: jax.Array | None = None
@@ -53,10 +55,10 @@ def quantiles(tables: NodeTables, dtype: str) -> Quantiles:
     rows = numbers / _ROWS_PER_UNIT
     shape = standardised(np.array([np.interp(rows, u, column) for column in tables.shape.T]).T)
     rise = np.diff(shape, axis=1, append=shape[:, -1:])
-    pieces = (shape + 1j * rise).astype("complex64" if dtype == "float32" else "complex128")
     return Quantiles(
         jnp.asarray(tables.scale.astype(dtype)[0]),
-        jnp.asarray(pieces.reshape(-1)),
+        jnp.asarray(shape.astype(dtype).reshape(-1)),
+        jnp.asarray(rise.astype(dtype).reshape(-1)),
         jnp.asarray(shape_moments(shape, TOP).T.astype(dtype)),
         jnp.asarray(np.dtype(dtype).type(-numbers[0])) if tables.signed else None,
     )
@@ -101,8 +103,11 @@ def fluctuation(
         z = jnp.concatenate([part for pair in pairs for part in (pair.real, pair.imag)], axis=1)
         v = jnp.clip((z - dtype.type(NORMALS[0])) * per_interval, 0, width - 1)
         k = v.astype(jnp.int32)
-        piece = law.pieces.at[first + k].get(mode="promise_in_bounds", wrap_negative_indices=False)
-        return mean_ + spread_ * (piece.real + (v - k.astype(dtype)) * piece.imag)
+        value, rise = (
+            part.at[first + k].get(mode="promise_in_bounds", wrap_negative_indices=False)
+            for part in (law.value, law.rise)
+        )
+        return mean_ + spread_ * (value + (v - k.astype(dtype)) * rise)
 
     def draw(m: jax.Array, carry: Any) -> Any:
         sums, x, pairs = carry

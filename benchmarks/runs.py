@@ -1,0 +1,103 @@
+"""Whole runs: the seconds of every stage, and of the command that only says what there is.
+
+    python benchmarks/runs.py --data-dir FOLDER [--beside CHECKOUT] [--set KEY=VALUE ...] [--out FILE]
+
+An experiment is run by the command line in a process of its own, from nothing, and its timings.json is read. With
+--beside the same is done by another checkout of thermoment, in turn with this one; ratios are within a round, so that a
+busy machine disturbs both alike. Processor time is told beside wall time. Results are compared byte by byte.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from thermoment._support.host import commit, describe
+
+HERE = Path(__file__).parents[1]
+COMMANDS = ("--help", "info")
+SAME = ("results.json", "predictions.npz")
+"""Files of a run that must not depend on who ran it, beside its reservoirs."""
+
+
+def timed(tree: Path, arguments: list[str]) -> dict[str, float]:
+    """Wall and processor seconds of a command of the checkout `tree`."""
+    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "thermoment", *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(said.decode())
+    return {"wall": time.perf_counter() - start, "processor": usage.ru_utime + usage.ru_stime}
+
+
+def whole_run(tree: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of a run and of its stages, and a digest of what it found."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        changes = [part for change in options.set for part in ("--set", change)]
+        where = ["--out", str(folder), "--data-dir", str(options.data_dir), "--engine", options.engine]
+        found: dict[str, Any] = timed(tree, ["run", options.experiment, *where, *changes])
+        found["stages"] = json.loads((folder / "timings.json").read_text("utf-8"))["seconds"]
+        files = [folder / name for name in SAME] + sorted((folder / "reservoirs").iterdir())
+        found["digest"] = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    return found
+
+
+def main() -> None:
+    """Runs everything, prints it, writes the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--experiment", default="paper")
+    parser.add_argument("--engine", default="meanfield")
+    parser.add_argument("--data-dir", type=Path, required=True, help="a folder with the data set's files")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting of the run")
+    parser.add_argument("--beside", type=Path, help="another checkout, such as one of an earlier commit")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--starts", type=int, default=5, help="how often a command that computes nothing is timed")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    trees = {"now": HERE} | ({"before": options.beside.resolve()} if options.beside else {})
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in trees}
+    starts: dict[str, dict[str, list[float]]] = {name: {command: [] for command in COMMANDS} for name in trees}
+    for _ in range(options.starts):
+        for name, tree in trees.items():
+            for command in COMMANDS:
+                starts[name][command].append(timed(tree, [command])["wall"])
+    for _ in range(options.rounds):
+        for name, tree in trees.items():
+            runs[name].append(whole_run(tree, options))
+    result: dict[str, Any] = {
+        "machine": describe("jaxlib", "zarr", "matplotlib", checkout=HERE),
+        "commits": {name: commit(tree) for name, tree in trees.items()},
+        "run": [options.experiment, options.engine, *options.set],
+        "seconds": runs,
+        "fastest_start": {name: {key: min(values) for key, values in found.items()} for name, found in starts.items()},
+    }
+    if options.beside:
+        pairs = list(zip(runs["before"], runs["now"], strict=True))
+        result["before_over_now"] = {
+            kind: median(before[kind] / now[kind] for before, now in pairs) for kind in ("wall", "processor")
+        }
+        result["same_bytes"] = len({one["digest"] for found in runs.values() for one in found}) == 1
+    text = json.dumps(result, indent=1) + "\n"
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
