@@ -66,40 +66,40 @@ def deviations(study: Study) -> Figure:
 def reading_points(study: Study) -> Figure:
     """Accuracy and distance to equilibrium over the reading time; accuracy over replicas, coupling and wells."""
     figure = Figure(figsize=(WIDTH, 5.4), layout="constrained")
-    cells = figure.subplot_mosaic([["time"] * 3 + ["distance"] * 3, ["M"] * 2 + ["s_W"] * 2 + ["J2"] * 2])
+    cells = figure.subplot_mosaic("tttddd;mmssww")
     points, there = the_map(study), trained(study)
     times = sorted({t for _, t in points})
     for number, kT in enumerate(sorted({kT for kT, _ in points})):
         colour = COLOURS[number]
         own = {t: one for (other, t), one in points.items() if other == kT}
-        _curve(cells["time"], {t: study.values(one.variant) for t, one in own.items()}, colour, label=f"kT = {kT:g}")
+        _curve(cells["t"], {t: study.values(one.variant) for t, one in own.items()}, colour, label=f"kT = {kT:g}")
         learnt = {t: trained_values(study, one) for (other, t), one in there.items() if other == kT}
-        _curve(cells["time"], learnt, colour, linestyle="--", markerfacecolor="white")
+        _curve(cells["t"], learnt, colour, linestyle="--", markerfacecolor="white")
         known = {t: one.distance for t, one in own.items() if one.distance is not None}
-        cells["distance"].plot(list(known), list(known.values()), color=colour, marker="o", markersize=3)
-    cells["time"].plot([], [], color=MUTED, linestyle="--", label="K trained there")
-    cells["time"].legend(labelcolor=MUTED, fontsize=7)
-    for name, label in (("time", "test accuracy (%)"), ("distance", "distance to equilibrium")):
+        cells["d"].plot(list(known), list(known.values()), color=colour, marker="o", markersize=3)
+    cells["t"].plot([], [], color=MUTED, linestyle="--", label="K trained there")
+    cells["t"].legend(labelcolor=MUTED, fontsize=7)
+    for name, label in (("t", "test accuracy (%)"), ("d", "distance to equilibrium")):
         cells[name].set(xscale="log", xlabel="reading time t", ylabel=label)
         cells[name].set_xticks(times, [f"{t:g}" for t in times])
         cells[name].minorticks_off()
     paper, many = points[PAPER], study.group("replicas")
     home = study.values(paper.variant)
     replicas = {float(one.settings[REPLICAS]): study.values(one.variant) for one in many} | {128.0: home}
-    _curve(cells["M"], replicas, COLOURS[0])
-    cells["M"].set(xscale="log", xlabel="replicas M", ylabel="test accuracy (%)")
+    _curve(cells["m"], replicas, COLOURS[0])
+    cells["m"].set(xscale="log", xlabel="replicas M", ylabel="test accuracy (%)")
     for number, symmetric in enumerate((False, True)):
         of_kind = {
             float(one.settings[COUPLING]): study.values(one.variant)
             for one in coupled(study)
             if one.settings[SYMMETRIC] is symmetric
         }
-        _curve(cells["s_W"], of_kind, COLOURS[number], label="symmetric W" if symmetric else "directed W")
-    cells["s_W"].set_xlabel("strength of the coupling s_W")
-    cells["s_W"].legend(labelcolor=MUTED, fontsize=7)
-    _curve(cells["J2"], {float(one.settings[J2]): study.values(one.variant) for one in wells(study)} | {1.0: home},
+        _curve(cells["s"], of_kind, COLOURS[number], label="symmetric W" if symmetric else "directed W")
+    cells["s"].set_xlabel("strength of the coupling s_W")
+    cells["s"].legend(labelcolor=MUTED, fontsize=7)
+    _curve(cells["w"], {float(one.settings[J2]): study.values(one.variant) for one in wells(study)} | {1.0: home},
            COLOURS[0])  # fmt: skip
-    cells["J2"].set_xlabel("quadratic part of the well J2")
+    cells["w"].set_xlabel("quadratic part of the well J2")
     for axes in cells.values():
         grid(axes, "y")
     return figure

@@ -216,7 +216,7 @@ def _line(name: str, values: Values, products: int) -> tuple[str, str, str, str]
 
 def _products(name: str, study: Study) -> int:
     """Multiplications and additions that an answer takes beside the physics: K I of a machine, and the readout."""
-    inputs, classes = study.dataset["n_inputs"], study.dataset["n_classes"]
+    inputs, classes = int(study.dataset["n_inputs"]), int(study.dataset["n_classes"])
     size = int(next((word for word in name.replace(",", "").split() if word.isdecimal()), 0))
     if "machine" in name or "Adam" in name:
         nodes = sum(study.n_nodes)
