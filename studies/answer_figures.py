@@ -1,27 +1,26 @@
 """The figures of docs/studies.md: one a study, of what its answer rests on."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-from judged import Comparison, Study, sd_interval
+from judged import Answer, Comparison, Study, Values, sd_interval
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from reading_points import COUPLING, J2, PAPER, REPLICAS, SYMMETRIC, coupled, the_map, trained, trained_values, wells
 
 from thermoment.plot.style import COLOURS, INK, MUTED, WIDTH, grid, look, text, write
 from thermoment.report.formatting import MINUS
 
-if TYPE_CHECKING:
-    from answers import Answer
 
-
-def draw(study: Study, answer: "Answer", path: Path) -> None:
+def draw(study: Study, answer: Answer, path: Path) -> None:
     """Writes path.svg and path.png."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with look():
         if study.name == "seeds":
             figure = deviations(study)
         elif study.name == "time-and-temperature":
-            figure = curves(study)
+            figure = reading_points(study)
         else:
             figure = forest(list(answer.comparisons))
         write(figure, path)
@@ -64,22 +63,51 @@ def deviations(study: Study) -> Figure:
     return figure
 
 
-def curves(study: Study) -> Figure:
-    """Accuracy over the reading time, a curve for each temperature."""
-    figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
-    axes = figure.subplots()
-    every = {tuple(row["settings"].values()): row["variant"] for row in study.rows}
-    times = sorted({t for _, t in every})
-    for number, kT in enumerate(sorted({kT for kT, _ in every})):
-        values = [100 * study.values(every[kT, t]) for t in times]
-        errors = [one.std(ddof=1) / np.sqrt(len(one)) if len(one) > 1 else 0.0 for one in values]
-        means = [one.mean() for one in values]
-        axes.errorbar(times, means, yerr=errors, color=COLOURS[number], marker="o", markersize=3, label=f"kT = {kT:g}")
-    axes.set_xscale("log")
-    axes.set_xticks(times, [f"{t:g}" for t in times])
-    axes.minorticks_off()
-    axes.set_xlabel("reading time t")
-    axes.set_ylabel("test accuracy (%)")
-    axes.legend(labelcolor=MUTED)
-    grid(axes, "y")
+def reading_points(study: Study) -> Figure:
+    """Accuracy and distance to equilibrium over the reading time; accuracy over replicas, coupling and wells."""
+    figure = Figure(figsize=(WIDTH, 5.4), layout="constrained")
+    cells = figure.subplot_mosaic("tttddd;mmssww")
+    points, there = the_map(study), trained(study)
+    times = sorted({t for _, t in points})
+    for number, kT in enumerate(sorted({kT for kT, _ in points})):
+        colour = COLOURS[number]
+        own = {t: one for (other, t), one in points.items() if other == kT}
+        _curve(cells["t"], {t: study.values(one.variant) for t, one in own.items()}, colour, label=f"kT = {kT:g}")
+        learnt = {t: trained_values(study, one) for (other, t), one in there.items() if other == kT}
+        _curve(cells["t"], learnt, colour, linestyle="--", markerfacecolor="white")
+        known = {t: one.distance for t, one in own.items() if one.distance is not None}
+        cells["d"].plot(list(known), list(known.values()), color=colour, marker="o", markersize=3)
+    cells["t"].plot([], [], color=MUTED, linestyle="--", label="K trained there")
+    cells["t"].legend(labelcolor=MUTED, fontsize=7)
+    for name, label in (("t", "test accuracy (%)"), ("d", "distance to equilibrium")):
+        cells[name].set(xscale="log", xlabel="reading time t", ylabel=label)
+        cells[name].set_xticks(times, [f"{t:g}" for t in times])
+        cells[name].minorticks_off()
+    paper, many = points[PAPER], study.group("replicas")
+    home = study.values(paper.variant)
+    replicas = {float(one.settings[REPLICAS]): study.values(one.variant) for one in many} | {128.0: home}
+    _curve(cells["m"], replicas, COLOURS[0])
+    cells["m"].set(xscale="log", xlabel="replicas M", ylabel="test accuracy (%)")
+    for number, symmetric in enumerate((False, True)):
+        of_kind = {
+            float(one.settings[COUPLING]): study.values(one.variant)
+            for one in coupled(study)
+            if one.settings[SYMMETRIC] is symmetric
+        }
+        _curve(cells["s"], of_kind, COLOURS[number], label="symmetric W" if symmetric else "directed W")
+    cells["s"].set_xlabel("strength of the coupling s_W")
+    cells["s"].legend(labelcolor=MUTED, fontsize=7)
+    _curve(cells["w"], {float(one.settings[J2]): study.values(one.variant) for one in wells(study)} | {1.0: home},
+           COLOURS[0])  # fmt: skip
+    cells["w"].set_xlabel("quadratic part of the well J2")
+    for axes in cells.values():
+        grid(axes, "y")
     return figure
+
+
+def _curve(axes: Axes, found: dict[float, Values], colour: str, **how: Any) -> None:
+    """Means over the seeds with their standard errors, in per cent."""
+    places = sorted(found)
+    means = [100 * found[x].mean() for x in places]
+    errors = [100 * found[x].std(ddof=1) / np.sqrt(len(found[x])) if len(found[x]) > 1 else 0.0 for x in places]
+    axes.errorbar(places, means, yerr=errors, color=colour, marker="o", markersize=3, linewidth=1.1, **how)

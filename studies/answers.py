@@ -12,7 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from judged import Comparison, Pair, Study, gain, interval, judge, load, percent, points, sd_interval
+import reading_points
+from judged import (
+    Answer,
+    Comparison,
+    Family,
+    Pair,
+    Study,
+    Values,
+    gain,
+    interval,
+    judge,
+    load,
+    percent,
+    points,
+    sd_interval,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE, FIGURES = ROOT / "studies/results", ROOT / "docs/studies.md", ROOT / "docs/figures/studies"
@@ -23,17 +38,10 @@ RAW, CENTRAL, POWERS, REST = (
     ("x", "x^2", "x^4"),
 )
 EIGHT = tuple(f"m{p}" for p in range(1, 9))
-PAPER_POINT = {"dynamics.kT": 0.1, "protocol.t_final": 1.0}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one run of a study says."""
-
-    sentence: str
-    comparisons: Sequence[Comparison] = ()
-    table: Sequence[Sequence[str]] = ()
-    """a head and rows, where there is more to show than comparisons"""
+PAIRED, MEANS = (*RAW, "pair"), (*RAW, "means")
+DIFFERENCES = "Differences"
+ORDERS = 3
+"""Moments that the paper's machine reads of a node."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def seeds(study: Study) -> Answer:
         f"together; 95 % interval {100 * low:.2f} to {100 * high:.2f}, {len(found['everything'])} seeds, mean "
         f"{percent(found['everything'].mean())}); each kind of seed alone gives, in points: {by_kind}."
     )
-    return Answer(sentence, table=table)
+    return Answer(sentence, tables=[("", table)])
 
 
 def equal_resources(study: Study) -> Answer:
@@ -92,7 +100,8 @@ def equal_resources(study: Study) -> Answer:
     pairs.append(Pair(names["three-noises"], names["more-replicas"], noises, replicas))
     found = judge(pairs)
     parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
-    return Answer(f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds).", found)
+    sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
+    return Answer(sentence, [Family(DIFFERENCES, found)])
 
 
 def moments(study: Study) -> Answer:
@@ -121,32 +130,25 @@ def moments(study: Study) -> Answer:
         f"square of the mean: {gain(squares)}; all three moments in place of x, x^2 and x^4 of the stationary point, "
         f"which needs neither noise nor time nor coupling: {gain(physics)} ({len(raw)} seeds)."
     )
-    return Answer(sentence, found)
-
-
-def time_and_temperature(study: Study) -> Answer:
-    """Where the machine is best read."""
-    every = {tuple(row["settings"].values()): row["variant"] for row in study.rows}
-    home = tuple(PAPER_POINT.values())
-    at_home = study.values(every[home])
-    pairs = [
-        Pair(f"kT = {kT:g}, t = {t:g}", "the paper's kT = 0.1, t = 1", study.values(name), at_home)
-        for (kT, t), name in every.items()
-        if (kT, t) != home
-    ]
-    found = judge(pairs)
-    best = max(found, key=lambda one: one.mean)
-    early = next(one for one in found if one.a == f"kT = 0.1, t = {min(t for _, t in every):g}")
-    times = sorted({t for _, t in every})
-    table = [("kT", *(f"t = {t:g}" for t in times))]
-    for kT in sorted({kT for kT, _ in every}):
-        table.append((f"{kT:g}", *(f"{100 * study.values(every[kT, t]).mean():.2f}" for t in times)))
-    sentence = (
-        f"Read at kT = 0.1 and t = 1, as in the paper, the machine gets {percent(at_home.mean())}; at {best.a}, the "
-        f"highest mean of the {len(found)} other points: {gain(best)}; at {early.a}: {gain(early)} "
-        f"({len(at_home)} seeds)."
-    )
-    return Answer(sentence, found, table)
+    families = [Family(DIFFERENCES, found)]
+    groups = {"pairs": "128 replicas, sampled", "pairs-limit": "infinitely many replicas"}
+    if known := [group for group in groups if study.group(group)]:
+        of_pairs = judge(
+            [
+                Pair(f"{' '.join(PAIRED)} ({groups[group]})", " ".join(words), *(study.reads(w, group) for w in both))
+                for group in known
+                for words in (RAW, MEANS)
+                for both in ((PAIRED, words),)
+            ]
+        )
+        said = [f"{groups[group]}: {gain(of_pairs[2 * k])} beside m1, m2 and m4, and in place of the products of the "
+                f"means {gain(of_pairs[2 * k + 1])}" for k, group in enumerate(known)]  # fmt: skip
+        sentence += (
+            " Of one reservoir, K1, E[x_i x_j] of every node with the one that pushes it most strongly: "
+            f"{'; '.join(said)}."
+        )
+        families.append(Family("Pairs of nodes, K1 alone", of_pairs))
+    return Answer(sentence, families)
 
 
 def fusion(study: Study) -> Answer:
@@ -169,9 +171,8 @@ def fusion(study: Study) -> Answer:
         ]
     )
     parts = [f"of {one.b}: {gain(one)}" for one in found if one.a == found[0].a]
-    return Answer(
-        f"With the paper's training, joined features in place {'; '.join(parts)} ({found[0].n} seeds).", found
-    )
+    sentence = f"With the paper's training, joined features in place {'; '.join(parts)} ({found[0].n} seeds)."
+    return Answer(sentence, [Family(DIFFERENCES, found)])
 
 
 def beside_others(study: Study) -> Answer:
@@ -179,6 +180,7 @@ def beside_others(study: Study) -> Answer:
     paper, trained = study.values("paper"), study.values("trained", readout="trained")
     adam = study.values("adam")
     others = study.baselines("paper")
+    others |= {name: values for name, values in study.baselines("trained").items() if name not in others}
     pairs = [Pair("the paper's machine", name, paper, values) for name, values in others.items()]
     pairs += [Pair("K trained with Adam", name, adam, values) for name, values in others.items() if "MLP" in name]
     pairs += [
@@ -186,13 +188,42 @@ def beside_others(study: Study) -> Answer:
         for name, values in others.items()
         if "distorted" in name
     ]
+    pairs.append(Pair("K trained with Adam", "the paper's machine", adam, paper))
     found = judge(pairs)
+    *found, learnt = found
     random = next(one for one in found if one.b == _largest(others, "random"))
     sentence = (
         f"The paper's machine in place of {found[0].b}: {gain(found[0])}; of {random.b}: {gain(random)}; "
-        f"{found[-1].a} in place of {found[-1].b}: {gain(found[-1])} ({len(paper)} seeds)."
+        f"{found[-1].a} in place of {found[-1].b}: {gain(found[-1])} ({found[-1].n} seeds, else {len(paper)}); "
+        f"K trained with Adam in place of SGD: {gain(learnt)}."
     )
-    return Answer(sentence, found)
+    machines = {
+        "the paper's machine": ("paper", paper),
+        "K trained with Adam": ("adam", adam),
+        "the machine trained through its moments": ("trained", trained),
+    }
+    table = [("machine", "accuracy, %", "seeds", "multiply-adds an answer, outside of the physics", "kT an answer")]
+    for name, (variant, values) in machines.items():
+        cost = study.cost(variant)
+        table.append((*_line(name, values, _products(name, study)), "" if cost is None else f"{cost:.3g}"))
+    table += [(*_line(name, values, _products(name, study)), "") for name, values in others.items()]
+    return Answer(sentence, [Family(DIFFERENCES, [*found, learnt])], [("What each gets, and what it costs", table)])
+
+
+def _line(name: str, values: Values, products: int) -> tuple[str, str, str, str]:
+    return name, f"{100 * values.mean():.2f}", str(len(values)), f"{products:,}".replace(",", " ")
+
+
+def _products(name: str, study: Study) -> int:
+    """Multiplications and additions that an answer takes beside the physics: K I of a machine, and the readout."""
+    inputs, classes = int(study.dataset["n_inputs"]), int(study.dataset["n_classes"])
+    size = int(next((word for word in name.replace(",", "").split() if word.isdecimal()), 0))
+    if "machine" in name or "Adam" in name:
+        nodes = sum(study.n_nodes)
+        return inputs * nodes + ORDERS * nodes * classes
+    if "PCA" in name:
+        return inputs * size + 2 * size * classes
+    return inputs * size + size * classes if size else inputs * classes
 
 
 def _largest(names: Iterable[str], word: str) -> str:
@@ -205,43 +236,43 @@ QUESTIONS = (
         "By how much does the paper's accuracy scatter, and which seeds does that come from?",
         seeds,
         "The test set is one and the same in all runs: what another test set would change is not in these numbers.",
-        "30 minutes",
+        "10 minutes",
     ),
     Question(
         "equal-resources",
         "Do three different reservoirs get more than the same number of nodes, or of replicas, spent otherwise?",
         equal_resources,
         "Recipes other than the paper's three.",
-        "20 minutes",
+        "10 minutes",
     ),
     Question(
         "what-the-moments-carry",
         "Is the gain of the higher moments due to fluctuations, or to powers of the mean?",
         moments,
-        "Moments of pairs of nodes, E[x_i x_j].",
-        "20 minutes",
+        "Pairs of nodes in three reservoirs together, and more pairs than nodes.",
+        "7 minutes",
     ),
     Question(
         "time-and-temperature",
-        "At which reading time and temperature is the machine best?",
-        time_and_temperature,
-        "K is trained by the paper's surrogate, which knows neither time nor temperature; "
-        "[training.md](training.md) has machines trained for each.",
-        "45 minutes",
+        "At which reading time and temperature is the machine best, how far is it from equilibrium then, and what do "
+        "replicas, coupling and wells change?",
+        reading_points.answer,
+        "Two factors at a time away from the paper's point; K trained there with sampling.",
+        "15 minutes",
     ),
     Question(
         "fusion",
         "Do joined features get more than late fusion that is calibrated, weighted or learned?",
         fusion,
         "Late fusion that is not linear in the outputs.",
-        "20 minutes",
+        "5 minutes",
     ),
     Question(
         "beside-others",
         "What does the machine get beside classifiers that need no physics?",
         beside_others,
         "Convolutional networks, which get more than any of these.",
-        "30 minutes",
+        "10 minutes",
     ),
 )
 
@@ -270,27 +301,40 @@ def _section(question: Question, paths: Sequence[Path]) -> str:
     lines = [f"## {question.asks}", ""]
     if not paths:
         lines += [f"Not yet run (`thermoment run {question.study}`).", ""]
+    answers: dict[str, Answer] = {}
     for path in paths:
         study = load(path)
-        answer = question.answer(study)
+        answers[study.dataset["name"]] = answer = question.answer(study)
         lines += [f"**On {study.where}.** {answer.sentence}", ""]
         lines += [f"![{question.asks}](figures/studies/{path.stem}.svg)", ""]
-        if answer.table:
-            lines += _markdown(answer.table)
-        if answer.comparisons:
-            lines += _markdown(_comparison_rows(answer.comparisons))
+        for title, table in answer.tables:
+            lines += [*([f"{title}:", ""] if title else []), *_markdown(table)]
+    for title in dict.fromkeys(family.title for answer in answers.values() for family in answer.families):
+        beside = {
+            name: {(one.a, one.b): one for one in family.comparisons}
+            for name, answer in answers.items()
+            for family in answer.families
+            if family.title == title
+        }
+        lines += [f"{title}:", "", *_markdown(_beside(beside))]
     return "\n".join([*lines, f"What remains open: {question.remains}", ""])
 
 
-def _comparison_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    head = ("this", "less this", "points", "95 % interval", "seeds", "p (Holm)", "verdict")
-    return [
-        head,
-        *(
-            (one.a, one.b, points(one.mean), interval(one.ci95), str(one.n), f"{one.holm:.2g}", one.verdict)
-            for one in comparisons
-        ),
-    ]
+def _beside(found: dict[str, dict[tuple[str, str], Comparison]]) -> list[tuple[str, ...]]:
+    """The comparisons of one family down, the data sets across."""
+    head = ["this", "less this"]
+    for name in found:
+        of = f"{name}: " if len(found) > 1 else ""
+        head += [f"{of}points", "95 % interval", "seeds", "p (Holm)", "verdict"]
+    rows = [tuple(head)]
+    for names in dict.fromkeys(key for one in found.values() for key in one):
+        cells = [_cells(one[names]) if names in one else ("",) * 5 for one in found.values()]
+        rows.append((*names, *(cell for part in cells for cell in part)))
+    return rows
+
+
+def _cells(one: Comparison) -> tuple[str, ...]:
+    return points(one.mean), interval(one.ci95), str(one.n), f"{one.holm:.2g}", one.verdict
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -314,22 +358,34 @@ STUDY` does it, and its report has every model. This page is written by `studies
 
 How to read it: a difference is taken seed by seed (two machines with the same seeds on the same test images) and has
 the 95 % interval of its mean by the t distribution. *Established* means that p is below 0.05 after Holm's correction
-for all comparisons of the study, and that there are at least ten seeds where the difference is below 0.3 points.
+for all comparisons of its table, and that there are at least ten seeds where the difference is below 0.3 points.
 Everything else is *not established*: that is not the same as no difference. In the figures a filled dot is an
 established difference, a line its interval.
+
+Engines `cuda`, `native` and `xla` sample; `meanfield` does not, and adds the fluctuation of the replicas
+([accuracy](accuracy.md)). A study may have both: study.json says for every row which it was. The distance to
+equilibrium is how far the means of the nodes are from their stationary values when they are read, as a share of these
+(rms over nodes and 128 test images): 1 at the start, 0 in equilibrium.
 """
-_QUICK = """## Do one yourself
+_QUICK = """## Do them yourself
 
 ```sh
-thermoment run fusion --dry-run                             # what it would compute, and how long
+python studies/run_all.py --data-dir DIR --engine cuda --processes 3             # all of them, on one GPU
+python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3          # without sampling, on two cores
+python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
+thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
 thermoment run fusion --set data.name=fashion-mnist --out runs/fusion-fashion-mnist
 thermoment run fusion --part 3/10 --store /shared/stages    # a tenth of it, as one of ten jobs
-thermoment run time-and-temperature --engine meanfield --set data.name=digits --set 'reservoirs.*.n_nodes=16'
 ```
 
-The last is a quick check on the digits that come with the package. `study.json` of a finished run goes to
-`studies/results/STUDY.json` (another data set: `STUDY-NAME.json`); then `python studies/answers.py` writes this page.
+`run_all.py` does what studies have in common once, goes on where it was stopped, and leaves STUDY.json of each in the
+folder `--results`. On one GPU several processes are faster than one, and faster still under NVIDIA's multi-process
+service (`nvidia-cuda-mps-control -d`): while one samples, others fit. Without sampling, the variants that only sampling
+can do are left out: strong coupling, double wells, sampled pairs.
+
+`study.json` of a finished run goes to `studies/results/STUDY.json` (another data set: `STUDY-NAME.json`); then
+`python studies/answers.py` writes this page.
 """
 
 

@@ -35,10 +35,19 @@ class Study:
         """The data set, the machine and the engine."""
         data = self.dataset
         nodes = " and ".join(map(str, dict.fromkeys(self.n_nodes)))
+        engines = list(dict.fromkeys([self.engine, *(row.get("engine", self.engine) for row in self.rows)]))
         return (
             f"{data['name']} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
-            f"reservoirs of {nodes} nodes; engine {self.engine})"
+            f"reservoirs of {nodes} nodes; engine{'s' * (len(engines) > 1)} {' and '.join(engines)})"
         )
+
+    def group(self, name: str) -> list["Point"]:
+        """The points of one variant that has a scan of its own, in their order; none where it was left out."""
+        rows = {row["variant"]: row for row in self.rows if row.get("group") == name}
+        return [
+            Point(key, row["settings"], row.get("engine", self.engine), row.get("distance"))
+            for key, row in rows.items()
+        ]
 
     def values(
         self, variant: str, *, fusion: str = "feature", readout: str = "sgd", orders: Sequence[Any] | None = None
@@ -53,10 +62,20 @@ class Study:
         best = max(found, key=lambda row: (row["model"].count("+"), len(row["orders"])))
         return _accuracies(best)
 
-    def reads(self, words: Sequence[str]) -> Values:
-        """Accuracies of the most reservoirs where just these words are read."""
-        found = [row for row in self.rows if row.get("fusion") == "feature" and row["orders"] == list(words)]
+    def reads(self, words: Sequence[str], group: str | None = None) -> Values:
+        """Accuracies of the most reservoirs where just these words are read, in any variant or in one."""
+        found = [
+            row
+            for row in self.rows
+            if row.get("fusion") == "feature"
+            and row["orders"] == list(words)
+            and (group is None or row.get("group") == group)
+        ]
         return _accuracies(max(found, key=lambda row: row["model"].count("+")))
+
+    def cost(self, variant: str) -> float | None:
+        """What an answer of this machine takes, in units of kT."""
+        return next(row.get("cost") for row in self.rows if row["variant"] == variant)
 
     def baselines(self, variant: str) -> dict[str, Values]:
         """Accuracies of what has no reservoirs, by name, as it was trained or by the machine's first readout."""
@@ -71,6 +90,17 @@ class Study:
             yield {"variant": variant, "readout": readout, key.split(".")[-1]: settings[key]}
 
 
+@dataclass(frozen=True)
+class Point:
+    """A point of a study whose variants have scans of their own."""
+
+    variant: str
+    settings: dict[str, Any]
+    engine: str
+    distance: float | None
+    """from equilibrium when it is read: 1 at the start, 0 in equilibrium"""
+
+
 def _accuracies(row: dict[str, Any]) -> Values:
     return np.asarray(row["correct"], np.float64) / int(row["total"])
 
@@ -83,7 +113,7 @@ def load(path: Path) -> Study:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two machines with the same seeds."""
+    """Two machines with the same seeds; where one has more of them, its first ones count."""
 
     a: str
     b: str
@@ -113,13 +143,39 @@ class Comparison:
 
 
 def judge(pairs: Sequence[Pair]) -> list[Comparison]:
-    """All pairs of a study as one family."""
-    found = [paired(pair.values_b.tolist(), pair.values_a.tolist()) for pair in pairs]
+    """All pairs of a table as one family."""
+    common = [min(len(pair.values_a), len(pair.values_b)) for pair in pairs]
+    found = [
+        paired(pair.values_b[:n].tolist(), pair.values_a[:n].tolist()) for pair, n in zip(pairs, common, strict=True)
+    ]
     adjusted = holm([1.0 if one.p is None else one.p for one in found])
     return [
         Comparison(pair.a, pair.b, one.mean, one.n, one.ci95 or Interval(-math.inf, math.inf), p)
         for pair, one, p in zip(pairs, found, adjusted, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Comparisons that are judged together: one table."""
+
+    title: str
+    comparisons: Sequence[Comparison]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one run of a study says."""
+
+    sentence: str
+    families: Sequence[Family] = ()
+    tables: Sequence[tuple[str, Sequence[Sequence[str]]]] = ()
+    """a title, a head and rows each, where there is more to show than comparisons"""
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Those of all families."""
+        return [one for family in self.families for one in family.comparisons]
 
 
 def gain(one: Comparison) -> str:

@@ -5,6 +5,8 @@
     m1^2, m1^4       powers of the mean
     x, x^2, x^4      powers of the stationary point 2 J2 x + 4 J4 x^3 = h of the node by itself: neither noise, nor
                      time, nor coupling
+    pair             E[x_i x_j] of every node i with its partner j, the node whose coupling |W_ij| to it is strongest
+    means            E[x_i] E[x_j] of the same pairs: what `pair` is where two nodes fluctuate independently
 
 A block of features is one such word for all nodes.
 """
@@ -20,8 +22,9 @@ from numpy.typing import NDArray
 from thermoment._support.checks import invalid
 from thermoment.physics import Dynamics
 
-_WORD = re.compile(r"m([1-8])|mu([2-4])|m1\^([2-8])|x(?:\^([2-8]))?")
-MEANING = "be words such as m1, m2, mu2 (variance), mu4, m1^2, x (stationary point), x^4, each once"
+PAIR, MEANS = "pair", "means"
+_WORD = re.compile(rf"m([1-8])|mu([2-4])|m1\^([2-8])|x(?:\^([2-8]))?|{PAIR}|{MEANS}")
+MEANING = "be words such as m1, m2, mu2 (variance), mu4, m1^2, x (stationary point), x^4, pair, means, each once"
 
 
 def check_reads(argument: str, words: Iterable[Any]) -> tuple[str, ...]:
@@ -37,19 +40,46 @@ def needed(words: Iterable[str]) -> tuple[int, ...]:
     orders: set[int] = set()
     for word in words:
         raw, central, power, _ = _parts(word)
-        orders |= {raw} if raw else set(range(1, central + 1)) if central else {1} if power else set()
+        mean = power or word == MEANS
+        orders |= {raw} if raw else set(range(1, central + 1)) if central else {1} if mean else set()
     return tuple(sorted(orders))
 
 
 def blocks(
-    words: Sequence[str], raw: NDArray[Any], orders: Sequence[int], drive: NDArray[Any] | None, dynamics: Dynamics
+    words: Sequence[str],
+    raw: NDArray[Any],
+    orders: Sequence[int],
+    drive: NDArray[Any] | None,
+    dynamics: Dynamics,
+    partner: NDArray[np.intp] | None = None,
 ) -> NDArray[np.float32]:
     """Features [word | word | ...] of raw moments (S, len(orders), N): (S, len(words) * N), computed in float64.
 
     drive: h (S, N), which only words with x need
+    partner: of every node, (N,), which only `pair` and `means` need. For `pair` E[x_i x_j] follows the raw moments:
+        raw is (S, len(orders) + 1, N)
     """
     at = {p: raw[:, k].astype(np.float64) for k, p in enumerate(orders)}
-    return np.concatenate([_block(word, at, drive, dynamics) for word in words], axis=1).astype(np.float32)
+    found = []
+    for word in words:
+        if word in (PAIR, MEANS):
+            assert partner is not None
+            found.append(raw[:, len(orders)].astype(np.float64) if word == PAIR else at[1] * at[1][:, partner])
+        else:
+            found.append(_block(word, at, drive, dynamics))
+    return np.concatenate(found, axis=1).astype(np.float32)
+
+
+def partners(W: NDArray[Any]) -> NDArray[np.intp]:
+    """Of every node i another node j: the one with the largest |W_ij|, the first of equals: (N,)."""
+    strength = np.abs(W)
+    np.fill_diagonal(strength, -1.0)
+    return np.asarray(strength.argmax(axis=1))
+
+
+def pairs_of(words: Iterable[str], W: NDArray[Any]) -> tuple[tuple[int, int], ...]:
+    """The pairs of nodes whose products the words ask for: every node with its partner, or none."""
+    return tuple(enumerate(partners(W).tolist())) if PAIR in words else ()
 
 
 def needs_drive(words: Iterable[str]) -> bool:

@@ -47,6 +47,74 @@ def test_variants_and_factors_are_crossed(tmp_path: Path) -> None:
     assert (last.finite_time.epochs, last.dynamics.kT, last.name) == (3, 1.0, "best-digits-b_kT-1p0")
 
 
+OWN = """
+repeats = 4
+[variants.plain]
+[variants.hot]
+description = "hot"
+engine = "meanfield"
+repeats = 2
+dynamics.kT = 1.0
+[variants.hot.scan]
+"protocol.t_final" = [0.5, 2.0]
+[variants.hot.scan.paired]
+"dynamics.J2" = [0.5, 1.0, 2.0]
+"readout.seed" = [1, 2, 3]
+"""
+
+
+def with_own_scan(folder: Path, *overrides: str) -> Experiment:
+    text = to_toml(read("best-digits")).replace("repeats = 1\n", "")
+    (folder / "own.toml").write_text(text.replace("[data]", OWN.split("[variants")[0] + "[data]", 1)
+                                     + OWN[OWN.index("[variants"):], "utf-8")  # fmt: skip
+    return read(folder / "own.toml", overrides)
+
+
+def test_a_variant_has_a_scan_an_engine_and_repeats_of_its_own(tmp_path: Path) -> None:
+    study = with_own_scan(tmp_path)
+    first, *others = study.points
+    assert (first, len(others)) == ("plain", 2 * 3)
+    last = study.variant(others[-1])
+    assert (last.dynamics.kT, last.protocol.t_final, last.dynamics.J2, last.readout.seed) == (1.0, 2.0, 2.0, 3)
+    assert (last.engine, last.repeats) == ("meanfield", 2)
+    assert last.description == "hot: t_final = 2.0, J2 = 2.0, seed = 3"
+    assert {point.variant for point in study.points.values()} == {"plain", "hot"}
+    plain = study.variant("plain")
+    assert (plain.engine, plain.repeats, plain.dynamics.kT) == ("auto", 4, 0.1)
+    assert read(tmp_path / "own.toml") == study
+    (tmp_path / "again.toml").write_text(to_toml(study), "utf-8")
+    assert read(tmp_path / "again.toml").points == study.points
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["variants.hot.scan.protocol.kT=[1.0]"], "Unknown key `protocol.kT`"),
+        (["variants.hot.scan.dynamics.kT=['hot']"], "Key `dynamics.kT` must be a number, but was 'hot'."),
+        (["variants.hot.scan=3"], "`variants.hot.scan` must be a table of settings with lists of values, but was 3."),
+        (["variants.hot.scan.dynamics.kT=2.0"], "`variants.hot.scan.dynamics.kT` must be a list of at least one value"),
+        (["variants.hot.scan.data.n_train=[10]"], "`variants.hot.scan` must change none of name, data, scan, variants"),
+        (["scan.dynamics.J2=[1.0]"], "`variants.hot.scan` must name a setting once, but was dynamics.J2."),
+        (["variants.hot.engine=3"], "Key `engine` must be a string, but was 3."),
+        (["variants.hot.repeats='many'"], "Key `repeats` must be an integer, but was 'many'."),
+        (["variants.hot.repeats=1001"], "`repeats` must be an integer from 1 to 1000, but was 1001."),
+        (["variants.hot.readout.reads=['m1', 'pears']"], "such as m1, m2"),
+        (["equilibrium=-1"], "`equilibrium` must be"),
+        (
+            [f"variants.hot.scan.protocol.seed={list(range(200_000))}"],
+            "`scan` must be a study of at most 1000000 runs, repeats counted, but was one of 2400004.",
+        ),
+        (
+            ["variants.hot.scan.repeats=[1000, 500]", f"variants.hot.scan.protocol.seed={list(range(1000))}"],
+            "but was one of 9000004.",
+        ),
+    ],
+)
+def test_bad_scans_of_a_variant_are_refused(overrides: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        with_own_scan(tmp_path, *overrides)
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

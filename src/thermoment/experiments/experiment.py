@@ -33,7 +33,7 @@ from thermoment.experiments.toml import as_table, build
 from thermoment.learning.options import FiniteTime, Training
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
-from thermoment.reads import needed
+from thermoment.reads import MEANS, PAIR, needed
 
 REPEAT_STRIDE = 1000
 """How far the seeds of two repeats of an experiment are apart."""
@@ -70,14 +70,18 @@ class Experiment:
     features: FeatureSettings = field(default_factory=FeatureSettings)
     baselines: BaselineSettings | None = field(default=None, metadata=LATER)
     """classifiers without reservoirs to compare with, beside a readout of the raw inputs"""
+    equilibrium: int = field(default=0, metadata=LATER)
+    """over how many of the first test images it is averaged how far the means of the nodes are from their stationary
+    values when they are read; 0: not at all"""
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """of a study: for each variant what it changes, as in `--set`, and its `description`"""
+    """of a study: for each variant what it changes, as in `--set`, its `description`, and a `scan` of its own"""
     scan: Mapping[str, Any] | None = field(default=None, metadata=LATER)
     """of a study: settings by dotted keys, and for each the list of values that are tried; see experiments/scan.py"""
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_integer("repeats", self.repeats, 1, 1000)
+        check_integer("equilibrium", self.equilibrium, 0, 2**40)
         for kind in self.vary:
             check_choice("vary", kind, SEEDS)
         if not self.vary or len(set(self.vary)) < len(self.vary):
@@ -99,6 +103,8 @@ class Experiment:
             )
         if self.readout.reads and self.finite_time is not None:
             raise invalid("readout.reads", "be left out where finite_time trains a head of raw moments", "set")
+        if {PAIR, MEANS} & {*self.readout.reads} and min(sizes.values()) < 2:
+            raise invalid("n_nodes", "be at least 2 where readout.reads asks for pairs of nodes", min(sizes.values()))
         if missing := set(needed(self.readout.reads)) - set(self.protocol.orders):
             must = f"hold {', '.join(map(str, sorted(missing)))} for what readout.reads asks for"
             raise invalid("protocol.orders", must, self.protocol.orders)
@@ -110,13 +116,13 @@ class Experiment:
                 raise invalid("variants", "have names that no other folder of a run has", repr(variant))
             if not isinstance(changes, Mapping):
                 raise invalid(f"variants.{variant}", "be a table of what it changes", repr(changes))
-        n_runs = self.repeats * scans.count(self.variants, self.scan)
+        n_runs = scans.count_runs(self.variants, self.scan, self.repeats)
         if n_runs > scans.MOST_RUNS:
             raise invalid("scan", f"be a study of at most {scans.MOST_RUNS} runs, repeats counted", f"one of {n_runs}")
 
     @cached_property
-    def points(self) -> dict[str, dict[str, Any]]:
-        """Of a study what each of its points changes, by name: its variants, with all values of the scan."""
+    def points(self) -> dict[str, scans.Point]:
+        """Of a study its points by name: its variants, with all values of the scans."""
         return scans.points(self.variants, self.scan)
 
     @property
@@ -147,8 +153,11 @@ class Experiment:
 
     def variant(self, name: str) -> "Experiment":
         """The experiment that a point of a study stands for."""
-        changes = dict(self.points[name])
-        description = changes.pop("description", "") or scans.describe(changes)
+        point = self.points[name]
+        changes = dict(point.changes)
+        description = changes.pop("description", "")
+        scanned = scans.describe({key: changes[key] for key in point.own} if description else changes)
+        description = ": ".join(filter(None, [description, scanned if point.own or not description else ""]))
         table = {**deepcopy(self._common), "description": description}
         for key, value in changes.items():
             override(table, key, value)

@@ -106,6 +106,8 @@ class ReadoutSettings(Sgd):
     """whether every set of reservoirs is read; else all of them and, where there are fusions, single ones"""
     held_out: int = field(default=0, metadata=LATER)
     """how many training images, from the end, such fits are made on"""
+    lower: bool = field(default=True, metadata=LATER)
+    """whether the first of the moments, the first two and so on are read too"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,6 +132,9 @@ class FeatureSettings:
 
     chunk: int = 2000
     keep: bool = True
+    """in the run's folder and in the store"""
+    share: bool = field(default=False, metadata=LATER)
+    """where they are not kept: they stay in the store, for other experiments on it, until somebody removes them"""
 
     def __post_init__(self) -> None:
         check_integer("chunk", self.chunk, 1, 10**6)

@@ -15,9 +15,10 @@ from thermoment._support.checks import check_shape, invalid
 from thermoment._support.files import read_tensors, write_tensors
 from thermoment._support.identity import stated
 from thermoment.learning.readout import Readout, Scaling, average_logits, classes, probabilities
+from thermoment.moments import Moments
 from thermoment.physics import Dynamics
 from thermoment.protocol import Protocol
-from thermoment.reads import blocks, check_reads, needed, needs_drive
+from thermoment.reads import MEANS, PAIR, blocks, check_reads, needed, needs_drive, pairs_of, partners
 from thermoment.reservoir import Reservoir
 from thermoment.simulation import simulate
 
@@ -89,8 +90,9 @@ class Classifier:
         chosen = self.engine if engine is None else engine
         found = []
         for one in self.reservoirs.values():
-            moments = simulate(one, inputs, self.protocol, engine=chosen, sample_ids=sample_ids)
-            raw = moments.raw.astype(np.float32)
+            pairs = pairs_of(self.reads, one.W)
+            moments = simulate(one, inputs, self.protocol, engine=chosen, sample_ids=sample_ids, pairs=pairs)
+            raw = with_pairs(moments).astype(np.float32)
             found.append(read_words(self.reads, raw, self.protocol.orders, one, inputs) if self.reads else _flat(raw))
         return np.concatenate(found, axis=1)
 
@@ -167,9 +169,18 @@ class Classifier:
 def read_words(
     words: Sequence[str], raw: NDArray[np.float32], orders: Sequence[int], reservoir: Reservoir, inputs: ArrayLike
 ) -> NDArray[np.float32]:
-    """What readouts see of a reservoir by `words`, (S, len(words) * N), from its raw moments (S, len(orders), N)."""
+    """What readouts see of a reservoir by `words`, (S, len(words) * N), from its raw moments (S, len(orders), N).
+
+    Where its pairs are read E[x_i x_j] follows these moments, as by `with_pairs`.
+    """
     drive = reservoir.drive(inputs) if needs_drive(words) else None
-    return blocks(words, raw, orders, drive, reservoir.dynamics)
+    partner = partners(reservoir.W) if {PAIR, MEANS} & {*words} else None
+    return blocks(words, raw, orders, drive, reservoir.dynamics, partner)
+
+
+def with_pairs(moments: Moments) -> NDArray[np.float64]:
+    """Raw moments, and E[x_i x_j] of every node with its partner where that was read: (S, len(orders) or 1 more, N)."""
+    return np.concatenate([moments.raw, moments.joint[:, None]], axis=1) if moments.pairs else moments.raw
 
 
 def _flat(raw: NDArray[np.float32]) -> NDArray[np.float32]:

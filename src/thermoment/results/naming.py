@@ -80,17 +80,19 @@ def paper_models(
     readout: Fit = "sgd",
     fusions: Sequence[Fusion] = ("logit",),
     subsets: bool = True,
+    lower: bool = True,
 ) -> tuple[ModelKey, ...]:
     """The paper's comparisons: every set of reservoirs, joined logits, and lower orders of all of them joined.
 
-    Without `subsets`: of the sets only all of them and, where there are `fusions`, single ones.
+    Without `subsets`: of the sets only all of them and, where there are `fusions`, single ones. Without `lower`: no
+    lower orders.
     """
     names, orders = tuple(reservoirs), tuple(orders)
     sizes = range(1, len(names) + 1) if subsets else sorted({len(names), *([1] if fusions else [])})
     joined = [ModelKey(chosen, orders, "feature", readout) for size in sizes for chosen in combinations(names, size)]
     averaged = [ModelKey(names, orders, fusion, readout) for fusion in fusions] if len(names) > 1 else []
-    lower = [ModelKey(names, orders[:count], "feature", readout) for count in range(1, len(orders))]
-    return (*joined, *averaged, *lower)
+    fewer = range(1, len(orders)) if lower else ()
+    return (*joined, *averaged, *(ModelKey(names, orders[:count], "feature", readout) for count in fewer))
 
 
 def all_orders(models: Iterable[ModelKey]) -> tuple[Read, ...]:

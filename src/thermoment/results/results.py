@@ -182,6 +182,12 @@ class Variant:
     baseline: tuple[BaselineSummary, ...] = ()
     cost: float | None = None
     """what an answer takes in units of kT, the mean over the seeds; None where it is not known"""
+    group: str | None = None
+    """the variant that the point is of, where variants have scans of their own"""
+    engine: str | None = None
+    """of its features, where the points of the study have several"""
+    distance: float | None = None
+    """from equilibrium when it is read, as in Results: the mean over the reservoirs of its first seed"""
 
     def row(self, model: ModelKey) -> Summary | None:
         """The row of `model`, None where this variant does not have it."""
@@ -246,6 +252,9 @@ class Results(Described):
     """None at kT = 0, where the mean positions are not read, and in a run of an earlier version"""
     repeats: tuple[Summary, ...] = ()
     """every model over seeds, where there are several"""
+    distance: Mapping[str, float] | None = None
+    """by reservoir how far the means of its nodes are from their stationary values when they are read, as a share of
+    these: 1 at the start, 0 in equilibrium; None where it was not asked for"""
 
     @property
     def n_repeats(self) -> int:

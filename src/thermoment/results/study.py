@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STUDY_JSON, STUDY_CSV = "study.json", "study.csv"
 Row = dict[str, Any]
+_MORE = ("group", "engine", "distance")
+"""What is said of a point only where it is known."""
 
 
 def factors(results: Described) -> list[str]:
@@ -72,7 +74,9 @@ def to_json(results: StudyResults) -> str:
     }
     lines = [
         json.dumps(
-            {"variant": point.variant, "settings": point.changes or {}, "cost": point.cost, **plain(row)},
+            {"variant": point.variant, "settings": point.changes or {}, "cost": point.cost}
+            | {key: found for key in _MORE if (found := getattr(point, key)) is not None}
+            | plain(row),
             allow_nan=False,
         )
         for point in results.study
@@ -106,9 +110,11 @@ def rows(results: Described) -> list[Row]:
     """A row for every point, repeat, model and readout: what is set, what was right, Wilson's 95 % interval."""
     if isinstance(results, StudyResults):
         keys = factors(results)
+        more = [key for key in _MORE if any(getattr(point, key) is not None for point in results.study)]
         return [
-            {"variant": point.variant, **{key: _cell(value(point.changes or {}, key)) for key in keys}, **row}
+            {"variant": point.variant, **{key: _cell(_set(point, key)) for key in keys}, **row}
             | {"cost": point.cost}
+            | {key: getattr(point, key) for key in more}
             for point in results.study
             for row in _by_repeat(_of_point(point))
         ]
@@ -139,6 +145,11 @@ def _columns(row: Summary | BaselineSummary) -> Row:
     if isinstance(row, BaselineSummary):
         return {"model": row.model, "fusion": "", "orders": (), "readout": row.readout}
     return {**row.model.columns, "orders": row.model.orders}
+
+
+def _set(point: Variant, key: str) -> Any:
+    """What a point sets `key` to; None where its variant has another scan."""
+    return value(point.changes, key) if point.changes and key in point.changes else None
 
 
 def _cell(found: Any) -> Any:

@@ -26,7 +26,8 @@ class FeatureStore:
     """Raw moments of one reservoir for all samples of an experiment, as a Zarr group.
 
     `moments` (sample, order, node) in float32, `clip_count` (chunk,), and `error` (chunk, order): the squared error
-    that an engine which approximates states for the chunk, zero for one that samples.
+    that an engine which approximates states for the chunk, zero for one that samples. With `pairs`, E[x_i x_j] of
+    every node and its partner follows the last order of `moments`.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class FeatureStore:
     orders: tuple[int, ...]
     n_nodes: int
     chunk: int
+    pairs: bool = False
 
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
@@ -41,10 +43,16 @@ class FeatureStore:
         try:
             group = zarr.open_group(LocalStore(folder, read_only=True), mode="r")
             array, orders = group["moments"], group.attrs["orders"]
-            n_samples, _, n_nodes = array.shape  # type: ignore[union-attr]
-            return cls(folder, n_samples, check_orders("orders", orders), n_nodes, array.chunks[0])  # type: ignore[arg-type, union-attr]
+            n_samples, n_read, n_nodes = array.shape  # type: ignore[union-attr]
+            checked = check_orders("orders", orders)  # type: ignore[arg-type]
+            return cls(folder, n_samples, checked, n_nodes, array.chunks[0], n_read > len(checked))  # type: ignore[union-attr]
         except (KeyError, AttributeError, TypeError, ValueError, OSError) as error:
             raise ValueError(f"{folder} holds no features of a reservoir: {error}.") from None
+
+    @property
+    def n_read(self) -> int:
+        """How many numbers are read of a node: one for every order, and one for its pair."""
+        return len(self.orders) + self.pairs
 
     @property
     def n_chunks(self) -> int:
@@ -85,7 +93,7 @@ class FeatureStore:
         for name, shape, chunks, kind, fill, dimensions in (
             (
                 "moments",
-                (self.n_samples, len(self.orders), self.n_nodes),
+                (self.n_samples, self.n_read, self.n_nodes),
                 self.chunk,
                 "<f4",
                 math.nan,
@@ -138,7 +146,7 @@ class FeatureStore:
                 f"The engine gave moments that are not finite, in samples {rows.start} to {rows.stop - 1}."
             )
         squares = [(error or {}).get(p, 0.0) ** 2 for p in self.orders]
-        moments = np.full((self.chunk, len(self.orders), self.n_nodes), math.nan, "<f4")
+        moments = np.full((self.chunk, self.n_read, self.n_nodes), math.nan, "<f4")
         moments[: self.size(number)] = raw
         arrays = (np.array(clip_count, "<i8"), np.array(squares, "<f8"), moments)
         for name, array in zip(self.chunk_files(number), arrays, strict=True):
@@ -148,7 +156,7 @@ class FeatureStore:
             write_whole(path, _encoded(array), synced=array is moments)
 
     def features(self, rows: slice = slice(None)) -> NDArray[np.float32]:
-        """[m_p | m_q | ...] of the given samples: (S, orders * N)."""
+        """[m_p | m_q | ...] of the given samples: (S, orders * N), and where pairs are read N more."""
         raw = np.asarray(self._arrays["moments"][rows])
         if not np.isfinite(raw).all():  # Zarr takes a chunk that is not there for one of NaN
             raise RuntimeError(

@@ -24,8 +24,10 @@ from thermoment._support.files import write_whole
 from thermoment._support.progress import Progress
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
+from thermoment.machines.classifier import with_pairs
 from thermoment.moments import Moments
 from thermoment.protocol import Protocol
+from thermoment.reads import PAIR, pairs_of
 from thermoment.reservoir import Reservoir
 from thermoment.runs.claims import Claim, is_live, take, wait_for
 from thermoment.runs.context import Context, digest
@@ -36,6 +38,8 @@ from thermoment.simulation import compute, prepare
 T = TypeVar("T")
 _READER = ".reader-"
 """In the names of claims of processes that read features."""
+_SHARED = "shared-"
+"""Before the name of features: a file of the store that says that they stay."""
 
 
 def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *images: NDArray[Any]) -> Engine:
@@ -47,6 +51,7 @@ def agreed_engine(experiment: Experiment, reservoirs: Sequence[Reservoir], *imag
     for reservoir in sorted(reservoirs, key=lambda one: -one.n_nodes):
         for part in images:
             task = prepare(reservoir, part, experiment.protocol)
+            task = replace(task, pairs=pairs_of(experiment.readout.reads, reservoir.W))
             chosen = chosen or choose(experiment.engine, task)[0]
             chosen.check(task)
     assert chosen is not None
@@ -74,6 +79,7 @@ def features_stage(
         chunk=experiment.features.chunk,
         images=digest(dataset, "x_train", "x_test"),
         first=first,
+        **({"pairs": True} if PAIR in experiment.readout.reads else {}),
     )
 
 
@@ -82,8 +88,8 @@ def open_features(
 ) -> FeatureStore:
     """The features of a stage, which need not be there yet."""
     n_samples = dataset.n_train + dataset.n_test - first
-    orders, chunk = experiment.protocol.orders, experiment.features.chunk
-    return FeatureStore(stage.folder, n_samples, orders, reservoir.n_nodes, chunk)
+    orders, chunk, pairs = experiment.protocol.orders, experiment.features.chunk, PAIR in experiment.readout.reads
+    return FeatureStore(stage.folder, n_samples, orders, reservoir.n_nodes, chunk, pairs)
 
 
 def simulate_chunk(
@@ -93,10 +99,11 @@ def simulate_chunk(
     engine: str | Engine,
     first_id: int,
     progress: Progress = False,
+    pairs: tuple[tuple[int, int], ...] = (),
 ) -> Moments:
     """Moments of the images of one chunk, whose sample ids count up from `first_id`. Clipping is left to the counts."""
     ids = np.arange(first_id, first_id + len(inputs), dtype=np.uint64)
-    return compute(prepare(reservoir, inputs, protocol, ids), engine, progress)
+    return compute(replace(prepare(reservoir, inputs, protocol, ids), pairs=pairs), engine, progress)
 
 
 def engine_name(experiment: Experiment, reservoirs: Sequence[Reservoir], dataset: Dataset, context: Context) -> str:
@@ -222,8 +229,9 @@ class _Simulation:
             rows = self.features.rows(number)
             start, stop = self.first + rows.start, self.first + rows.stop
             inputs, protocol = _inputs(self.dataset, start, stop), self.experiment.protocol
+            pairs = pairs_of(self.experiment.readout.reads, self.reservoir.W)
             return claim, simulate_chunk(
-                self.reservoir, inputs, protocol, engine, start, lambda count, _: tell(number, count)
+                self.reservoir, inputs, protocol, engine, start, lambda count, _: tell(number, count), pairs
             )
 
         # While the engine is busy with a chunk, the last one goes to disk.
@@ -241,7 +249,7 @@ class _Simulation:
 
     def _write(self, number: int, claim: Claim, moments: Moments) -> None:
         try:
-            self.features.write(number, moments.raw, moments.info.clip_count, moments.info.error)
+            self.features.write(number, with_pairs(moments), moments.info.clip_count, moments.info.error)
             send(self.stage, self.features, number)
         finally:
             claim.release()
@@ -259,10 +267,19 @@ def used(stages: Iterable[Stage], context: Context) -> Iterator[None]:
         yield
 
 
+def share(stages: Iterable[Stage]) -> None:
+    """Says in the store that these features stay there for other experiments."""
+    for stage in stages:
+        stage.folder.parent.mkdir(parents=True, exist_ok=True)
+        stage.folder.with_name(f"{_SHARED}{stage.name}").touch()
+
+
 def remove_unused(stages: Iterable[Stage], context: Context) -> None:
-    """Removes features that nobody reads any more."""
+    """Removes features that nobody reads any more, and that are not shared."""
     for stage in stages:
         store = stage.store
+        if stage.folder.with_name(f"{_SHARED}{stage.name}").exists():
+            continue
         if not stage.folder.exists() and not (store.remote and store.remote.sizes(stage.name)):
             continue
         with store.claimed(stage.name, context.note):

@@ -43,7 +43,7 @@ _COMPILED_TOGETHER = 4
 def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
     """The classifiers that an experiment compares, with one readout."""
     names, options = [plan.name for plan in experiment.reservoirs], experiment.readout
-    return paper_models(names, experiment.read, readout, options.fusions, options.subsets)
+    return paper_models(names, experiment.read, readout, options.fusions, options.subsets, options.lower)
 
 
 def fitted_models(experiment: Experiment) -> list[ModelKey]:
@@ -219,8 +219,9 @@ def fuse(
 
 
 def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
-    """[phi_K1 | phi_K2 | ...] of some samples: (S, F)."""
-    return np.concatenate([store.features(rows) for store in stores.values()], axis=1)
+    """[phi_K1 | phi_K2 | ...] of some samples, the raw moments of each: (S, F)."""
+    moments = (store.features(rows)[:, : len(store.orders) * store.n_nodes] for store in stores.values())
+    return np.concatenate(list(moments), axis=1)
 
 
 def read_features(
@@ -236,7 +237,7 @@ def read_features(
         return joined(stores, rows)
     parts = []
     for name, store in stores.items():
-        raw = store.features(rows).reshape(len(inputs), len(store.orders), store.n_nodes)
+        raw = store.features(rows).reshape(len(inputs), store.n_read, store.n_nodes)
         parts.append(read_words(words, raw, store.orders, reservoirs[name], inputs))
     return np.concatenate(parts, axis=1)
 

@@ -32,7 +32,8 @@ class Plan:
     n_images: int
     """through one reservoir"""
     node_steps: float
-    """of an engine that samples; infinite where infinitely many replicas are asked for"""
+    """of an engine that samples, without the points that are not sampled whatever engine is asked for; infinite where
+    infinitely many replicas are asked for"""
     epochs: int
     """of training, over all reservoirs"""
     n_readouts: int
@@ -105,7 +106,8 @@ def _work(points: Mapping[str, Experiment], experiment: Experiment, dataset: Dat
             nodes = sizes[task.name if task.name in sizes else task.name.removesuffix("-trained")]
             found.n_images += images
             found.images += images * nodes / n_nodes
-            found.node_steps += float(images * nodes) * one.protocol.n_replicas * one.protocol.all_steps
+            if one.engine != "meanfield" or experiment.engine == "meanfield":
+                found.node_steps += float(images * nodes) * one.protocol.n_replicas * one.protocol.all_steps
             found.chunks += 1
         elif task.kind == "static":
             found.epochs += len(task.repeats) * sum(stage.epochs for stage in one.reservoirs[task.number].stages)

@@ -7,6 +7,7 @@ does once. Its time is scaled by what it is proportional to, for every task of e
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,7 @@ def price(
     every = tasks(job, dataset.n_train, dataset.n_test)
     variants = {name: experiment.variant(name) if name else experiment for name in names}
     first = next(iter(variants.values()))
-    trial = _Trial.of(first, dataset, images_per_second, engine, given)
+    trial = _Trial.of(first, dataset, images_per_second, given)
     seconds = [given.get(task.kind, trial.seconds(task, variants[task.variant], dataset)) for task in every]
     count = {kind: sum(task.kind == kind for task in every) for kind in KINDS}
     total = {kind: sum(s for s, task in zip(seconds, every, strict=True) if task.kind == kind) for kind in KINDS}
@@ -119,8 +120,8 @@ class _Trial:
     """an image, a node, an epoch"""
     finite_time: float = 0.0
     """an image, a node, an epoch"""
-    sampled: float = 0.0
-    """an image, a node, and where the engine samples a replica and a step"""
+    features: Mapping[str, float] = field(default_factory=dict)
+    """by engine: an image, a node, and where the engine samples a replica and a step"""
     without_sampling: float = 0.0
     """an image, a node"""
     sgd: float = 0.0
@@ -128,7 +129,6 @@ class _Trial:
     converged: float = 0.0
     """an image, a feature of any model"""
     start: float = 0.0
-    samples: bool = True
 
     @classmethod
     def of(
@@ -136,7 +136,6 @@ class _Trial:
         experiment: Experiment,
         dataset: Dataset,
         images_per_second: Mapping[str, float],
-        engine: str,
         given: Mapping[str, float],
     ) -> "_Trial":
         """Measured here, as far as it is not given."""
@@ -144,7 +143,7 @@ class _Trial:
         x, y = dataset.x_train[:n], dataset.y_train[:n]
         drawn = draw(experiment, dataset.n_inputs)
         nodes, protocol = sum(one.n_nodes for one in drawn.values()), experiment.protocol
-        found: dict[str, float] = {}
+        found: dict[str, Any] = {}
         start = 0.0
         trained = [(one, stage) for one in experiment.reservoirs for stage in one.stages[:1]]
         if trained and "static" not in given:
@@ -170,18 +169,14 @@ class _Trial:
             found["finite_time"] = seconds / (n * sum(one.n_nodes for one in group) * epochs)
         if not {"sgd", "converged", "baseline"} <= given.keys():
             start += _readout_trial(experiment, drawn, x, y, found)
-        samples = engine != "meanfield"
-        if "features" not in given:
-            steps = float(protocol.n_replicas) * protocol.n_steps if samples else 1.0
-            found["sampled"] = 1 / images_per_second[engine] / (nodes * steps)
-        found["without_sampling"] = (
-            1 / images_per_second["meanfield"] / nodes if "meanfield" in images_per_second else 0.0
-        )
-        return cls(**found, start=start, samples=samples)
+        rates = {
+            engine: 1 / speed / (nodes * _steps(engine, experiment)) for engine, speed in images_per_second.items()
+        }
+        return cls(**found, features=rates, without_sampling=rates.get("meanfield", 0.0), start=start)
 
     def seconds(self, task: Task, experiment: Experiment, dataset: Dataset) -> float:
         """What a task takes on a machine like this one."""
-        protocol, plans = experiment.protocol, experiment.reservoirs
+        plans = experiment.reservoirs
         n_nodes = {one.name: one.n_nodes for one in plans}
         if task.kind == "static":
             epochs = sum(stage.epochs for stage in plans[task.number].stages)
@@ -196,16 +191,37 @@ class _Trial:
             n_samples = dataset.n_test if copy else dataset.n_train + dataset.n_test
             images = min(experiment.features.chunk, n_samples - task.number * experiment.features.chunk)
             nodes = n_nodes[task.name.removesuffix("-trained") if copy else task.name]
-            steps = float(protocol.n_replicas) * protocol.n_steps if self.samples else 1.0
-            return self.sampled * images * nodes * steps
+            engine = choose(experiment.engine)[0].name
+            return self.features.get(engine, 0.0) * images * nodes * _steps(engine, experiment)
         if task.kind == "readouts":
             return self.without_sampling * dataset.n_test * sum(n_nodes.values()) if options is not None else 0.0
         sgd, converged = self.sgd * experiment.readout.epochs, self.converged if experiment.readout.converged else 0.0
         if task.kind == "baseline":
-            return (sgd + converged) * dataset.n_train * dataset.n_inputs
+            linear, hidden = _without_reservoirs(experiment, dataset)
+            return ((sgd + converged) * linear + self.sgd * hidden) * dataset.n_train
         if task.kind == "sgd":
             return sgd * dataset.n_train * sum(_features_of_models(experiment).values())
         return converged * dataset.n_train * _features_of_models(experiment)[task.name]
+
+
+def _steps(engine: str, experiment: Experiment) -> float:
+    """Replicas times steps, where the engine samples."""
+    protocol = experiment.protocol
+    return 1.0 if engine == "meanfield" else float(protocol.n_replicas) * protocol.n_steps
+
+
+def _without_reservoirs(experiment: Experiment, dataset: Dataset) -> tuple[int, float]:
+    """What classifiers without reservoirs have to learn: features of linear readouts; products of an epoch of the
+    perceptrons, times epochs, in units of what a feature of a linear readout takes.
+    """
+    linear, hidden, others = dataset.n_inputs, 0.0, experiment.baselines
+    for name in others.names if others else ():
+        kind, size = name.split("-")[0], int(name.split("-")[1])
+        if kind == "mlp" and others is not None:
+            hidden += size * (dataset.n_inputs / dataset.n_classes + 1) * others.epochs
+        else:
+            linear += size * (2 if kind == "pca" else 1)
+    return linear, hidden
 
 
 def _measured(work: Callable[[int], object]) -> tuple[float, float, int]:
@@ -228,7 +244,7 @@ def _readout_trial(
     drawn: Mapping[str, Reservoir],
     x: NDArray[np.float32],
     y: NDArray[np.int64],
-    found: dict[str, float],
+    found: dict[str, Any],
 ) -> float:
     """Adds what fits take to `found`; returns the seconds to compile. The features are powers of tanh h."""
     orders, sgd = experiment.read, experiment.readout.sgd

@@ -22,7 +22,7 @@ from thermoment.results.results import RESULTS, Cost, DatasetFacts, Described, R
 from thermoment.runs.context import Context, Files
 from thermoment.runs.example_node import simulate_node
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.features import complete, engine_name, features_stage, open_features, remove_unused, used
+from thermoment.runs.features import complete, engine_name, features_stage, open_features, remove_unused, share, used
 from thermoment.runs.fits import Fits
 from thermoment.runs.folder import FEATURES
 from thermoment.runs.pictures import digests, pictures
@@ -119,6 +119,8 @@ class Pass:
         keeps, options = self.experiment.features.keep, self.experiment.finite_time
         fits = self.fits(whole=True)
         if keeps or not is_kept(self.readouts):
+            if self.experiment.features.share:
+                share(self.stages.values())
             with used(self.stages.values(), self.context):
                 with self.context.timed("features"):
                     self.simulate()
@@ -129,7 +131,10 @@ class Pass:
         fits.remove()
 
     def remove_features(self, spared: Collection[str] = ()) -> None:
-        """Removes features that are not to be kept, unless somebody reads them; those of the names `spared` stay."""
+        """Removes features that are not to be kept, unless somebody reads them or they are shared.
+
+        Those of the names `spared` stay.
+        """
         if not self.experiment.features.keep:
             remove_unused([stage for name, stage in self.stages.items() if name not in spared], self.context)
 

@@ -1,16 +1,17 @@
 """Repeats of an experiment, and studies: the points of one experiment side by side."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
-from thermoment.experiments.scan import scanned
 from thermoment.results.analysis import summarise, summarise_baselines
 from thermoment.results.results import Results, StudyResults, Variant
 from thermoment.runs.context import Context
+from thermoment.runs.equilibrium import distances
 from thermoment.runs.folder import assemble, claim
 from thermoment.runs.reservoirs import is_accelerated, make
 from thermoment.runs.stages import describe, one_pass, report_files
@@ -21,9 +22,8 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
     """Every point as a run of its own below the folder, and their accuracies side by side."""
     claim(folder, experiment)
     spared = read_later(experiment, dataset.n_train, dataset.n_test, is_accelerated(context.accelerated))
-    factors = tuple(scanned(experiment.scan))
-    rows = []
-    for name, changes in experiment.points.items():
+    rows, engines = [], []
+    for name, made_of in experiment.points.items():
         point = experiment.variant(name)
         of_point = {repeat: names for (of, repeat), names in spared.items() if of == name}
         every = repeated(point, dataset, folder / name, context, of_point, with_report=False)
@@ -32,12 +32,17 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
                 name,
                 point.description,
                 summarise([found.accuracy for found in every]),
-                {key: None if changes[key] == math.inf else changes[key] for key in factors} or None,
+                {key: _finite(made_of.changes[key]) for key in made_of.scanned} or None,
                 summarise_baselines([found.baseline for found in every]),
                 _cost(every),
+                made_of.variant if any(one.own for one in experiment.points.values()) else None,
+                distance=_mean(every[0].distance.values()) if every[0].distance else None,
             )
         )
-    described = describe(experiment, dataset, every[0].engine)
+        engines.append(every[0].engine)
+    if len(set(engines)) > 1:
+        rows = [replace(row, engine=engine) for row, engine in zip(rows, engines, strict=True)]
+    described = describe(experiment, dataset, engines[0])
     results = StudyResults(**vars(described), study=tuple(rows))
     assemble(folder, experiment, results, report_files(results, {}, context))
     return results
@@ -46,7 +51,18 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
 def _cost(every: list[Results]) -> float | None:
     """What an answer takes in units of kT, the mean over the seeds, to six digits."""
     known = [found.cost.answer for found in every if found.cost is not None and found.cost.answer is not None]
-    return float(f"{sum(known) / len(known):.6g}") if len(known) == len(every) else None
+    return _mean(known) if len(known) == len(every) else None
+
+
+def _mean(values: Iterable[float]) -> float:
+    """To six digits."""
+    found = list(values)
+    return float(f"{sum(found) / len(found):.6g}")
+
+
+def _finite(value: Any) -> Any:
+    """A value for JSON, which has no infinity."""
+    return None if value == math.inf else value
 
 
 def with_repeats(experiment: Experiment, dataset: Dataset, folder: Path, context: Context) -> Results:
@@ -73,11 +89,14 @@ def repeated(
         made = make(repeats, dataset, context)
     spared = spared or {}
     results, files = one_pass(repeats[0], made[0], dataset, context, spared.get(0, ()))
+    if experiment.equilibrium:
+        found = distances(repeats[0], made[0].reservoirs, results.engine, dataset, context)
+        results = replace(results, distance=found)
     all_results = [results]
     for number in range(1, experiment.repeats):
-        found, other_files = one_pass(repeats[number], made[number], dataset, context, spared.get(number, ()))
-        assemble(folder / f"repeat-{number}", repeats[number], found, other_files)
-        all_results.append(found)
+        other, other_files = one_pass(repeats[number], made[number], dataset, context, spared.get(number, ()))
+        assemble(folder / f"repeat-{number}", repeats[number], other, other_files)
+        all_results.append(other)
     if experiment.repeats > 1:
         results = replace(results, repeats=summarise([found.accuracy for found in all_results]))
     shown = report_files(results, files, context) if with_report else {}

@@ -16,6 +16,7 @@ from thermoment._support.progress import Listener, Note, silent
 from thermoment.data.dataset import Dataset
 from thermoment.data.table import Split
 from thermoment.experiments.experiment import Experiment
+from thermoment.reads import PAIR
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.features import engine_name, present
@@ -171,7 +172,8 @@ def _of_variant(job: Job, variant: str, n_train: int, n_test: int) -> Iterator[T
         for name, source, n_samples, start_at in parts:
             for number in range(-(-n_samples // size)):
                 engine = job.engines.get(experiment.name, experiment.engine)
-                key = _key("features", source, repeat.protocol, engine, size, start_at, number)
+                pairs = [PAIR] if PAIR in repeat.readout.reads else []
+                key = _key("features", source, repeat.protocol, engine, size, start_at, number, *pairs)
                 chunks[name].append(key)
                 priority = _SECOND if start_at + number * size < n_train else _LAST
                 yield Task(key, "features", variant, (k,), number, name, needs=(_task(source),), priority=priority)

@@ -1,0 +1,179 @@
+"""The answer of the study time-and-temperature: its map, K trained there, one factor at a time. For answers.py."""
+
+from collections.abc import Iterable, Sequence
+
+from judged import Answer, Comparison, Family, Pair, Point, Study, Values, gain, judge, percent
+
+PAPER = (0.1, 1.0)
+"""kT and t of the paper."""
+KT, TIME, REPLICAS, J2 = "dynamics.kT", "protocol.t_final", "protocol.n_replicas", "dynamics.J2"
+COUPLING, SYMMETRIC = "reservoirs.*.s_W", "reservoirs.*.symmetric"
+
+
+def place(point: Point) -> tuple[float, float]:
+    """kT and t of a point of the map."""
+    return point.settings.get(KT, PAPER[0]), point.settings.get(TIME, PAPER[1])
+
+
+def the_map(study: Study) -> dict[tuple[float, float], Point]:
+    """The points with K as in the paper, by kT and t."""
+    return dict(sorted((place(point), point) for point in (*study.group("time"), *study.group("map"))))
+
+
+def trained(study: Study) -> dict[tuple[float, float], Point]:
+    """The points with K trained there, by kT and t."""
+    return dict(sorted((place(point), point) for point in study.group("trained")))
+
+
+def trained_values(study: Study, point: Point) -> Values:
+    """Accuracies by the head that was trained with K."""
+    return study.values(point.variant, readout="trained")
+
+
+def coupled(study: Study) -> list[Point]:
+    """The points of other couplings, weak ones first."""
+    found = [*study.group("coupling"), *study.group("strong")]
+    return sorted(found, key=lambda one: (one.settings[SYMMETRIC], one.settings[COUPLING]))
+
+
+def wells(study: Study) -> list[Point]:
+    """The points of other wells, double wells first."""
+    return sorted([*study.group("double-wells"), *study.group("wells")], key=lambda one: float(one.settings[J2]))
+
+
+def answer(study: Study) -> Answer:
+    """Where the machine is best read, and what else changes that."""
+    points, there = the_map(study), trained(study)
+    home = study.values(points[PAPER].variant)
+    families = [
+        Family(
+            "Other times and temperatures, K as in the paper",
+            judge([Pair(_at(at), _at(PAPER), study.values(one.variant), home)
+                   for at, one in points.items() if at != PAPER]),
+        ),
+        Family(
+            "K trained for the time and temperature at which the machine is read",
+            judge([Pair(f"K trained there, {_at(at)}", "K as in the paper", trained_values(study, one),
+                        study.values(points[at].variant)) for at, one in there.items()]),
+        ),
+        Family("One factor at a time around the paper's point", judge(_factors(study, home))),
+        Family("Sampled, and without sampling", judge(_sampled(study, points))),
+    ]  # fmt: skip
+    tables = [
+        ("K as in the paper: accuracy in per cent, and in brackets the distance to equilibrium", _grid(study, points)),
+        ("K trained there", _grid(study, there)),
+        ("One factor at a time", _factor_rows(study, points[PAPER])),
+    ]
+    shown = [(title, rows) for title, rows in tables if len(rows) > 1]
+    return Answer(_sentence(study, points, families), [one for one in families if one.comparisons], shown)
+
+
+def _sentence(study: Study, points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:
+    others, learnt, factors, checks = (family.comparisons for family in families)
+    best, early = max(others, key=lambda one: one.mean), _of(others, _at((PAPER[0], min(t for _, t in points))))
+    seeds = len(study.values(points[PAPER].variant))
+    found = [
+        f"Read at kT = 0.1 and t = 1, as in the paper, the machine gets {percent(study.values('paper').mean())} "
+        f"({seeds} seeds); the means of its nodes are then {_far(points[PAPER])} from equilibrium.",
+        f"At {best.a}, the highest mean of the {len(others)} other points ({_far(_found(points, best.a))} from "
+        f"equilibrium): {gain(best)}; at {early.a} ({_far(_found(points, early.a))} from equilibrium): "
+        f"{gain(early)}.",
+    ]
+    if learnt:
+        most, here = max(learnt, key=lambda one: one.mean), _of(learnt, f"K trained there, {_at(PAPER)}")
+        found.append(
+            f"K trained for the very point in place of the paper's K, at the paper's point: {gain(here)}; at "
+            f"{most.a.removeprefix('K trained there, ')}, where the mean difference is highest: {gain(most)}."
+        )
+    if factors:
+        worst, most = min(factors, key=lambda one: one.mean), max(factors, key=lambda one: one.mean)
+        found.append(
+            f"Of the {len(factors)} changes of one factor the highest mean difference is that of {most.a} in place of "
+            f"{most.b}: {gain(most)}; the lowest that of {worst.a} in place of {worst.b}: {gain(worst)}."
+        )
+    if checks:
+        off = max(checks, key=lambda one: abs(one.mean))
+        found.append(
+            f"Points that were also sampled differ from those without sampling by at most {100 * abs(off.mean):.2f} "
+            f"points ({off.a})."
+        )
+    return " ".join(found)
+
+
+def _factors(study: Study, home: Values) -> list[Pair]:
+    pairs = [
+        Pair(f"M = {one.settings[REPLICAS]}", "M = 128", study.values(one.variant), home)
+        for one in study.group("replicas")
+    ]
+    couplings = {(one.settings[COUPLING], one.settings[SYMMETRIC]): study.values(one.variant) for one in coupled(study)}
+    if (weak := couplings.get((0.1, False))) is not None:
+        pairs += [
+            Pair(f"s_W = {s:g}", "s_W = 0.1", values, weak)
+            for (s, symmetric), values in couplings.items()
+            if not symmetric and s != 0.1
+        ]
+    pairs += [
+        Pair(f"symmetric W, s_W = {s:g}", "directed W", values, couplings[s, False])
+        for (s, symmetric), values in couplings.items()
+        if symmetric
+    ]
+    return pairs + [Pair(f"J2 = {one.settings[J2]:g}", "J2 = 1", study.values(one.variant), home)
+                    for one in wells(study)]  # fmt: skip
+
+
+def _sampled(study: Study, points: dict[tuple[float, float], Point]) -> list[Pair]:
+    """Points that were sampled too, where the study was run by an engine that samples."""
+    twice = {place(one): one for one in (*study.group("sampled"), *study.group("sampled-late"), *study.group("paper"))}
+    return [
+        Pair(f"{_at(at)}, sampled", "without sampling", study.values(one.variant), study.values(points[at].variant))
+        for at, one in twice.items()
+        if one.engine != "meanfield"
+    ]
+
+
+def _grid(study: Study, points: dict[tuple[float, float], Point]) -> list[tuple[str, ...]]:
+    """Temperatures down, times across."""
+    times = sorted({t for _, t in points})
+    rows: list[tuple[str, ...]] = [("kT", *(f"t = {t:g}" for t in times))]
+    for kT in sorted({kT for kT, _ in points}):
+        cells = []
+        for t in times:
+            one = points[kT, t]
+            found = trained_values(study, one) if one.variant.startswith("trained") else study.values(one.variant)
+            cells.append(f"{100 * found.mean():.2f} ({_far(one)})")
+        rows.append((f"{kT:g}", *cells))
+    return rows
+
+
+def _factor_rows(study: Study, home: Point) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("what is set", "accuracy, %", "seeds", "distance to equilibrium", "engine")]
+
+    def add(what: str, one: Point) -> None:
+        found = study.values(one.variant)
+        rows.append((what, f"{100 * found.mean():.2f}", str(len(found)), _far(one), one.engine))
+
+    add("the paper's point", home)
+    for one in study.group("replicas"):
+        add(f"M = {one.settings[REPLICAS]}", one)
+    for one in coupled(study):
+        add(f"s_W = {one.settings[COUPLING]:g}, {'symmetric' if one.settings[SYMMETRIC] else 'directed'}", one)
+    for one in wells(study):
+        add(f"J2 = {one.settings[J2]:g}", one)
+    return rows if len(rows) > 2 else rows[:1]
+
+
+def _at(at: tuple[float, float]) -> str:
+    return f"kT = {at[0]:g}, t = {at[1]:g}"
+
+
+def _found(points: dict[tuple[float, float], Point], words: str) -> Point:
+    return next(one for at, one in points.items() if _at(at) == words)
+
+
+def _of(comparisons: Iterable[Comparison], words: str) -> Comparison:
+    return next(one for one in comparisons if one.a == words)
+
+
+def _far(point: Point) -> str:
+    """The distance to equilibrium, in words of a table."""
+    return "unknown" if point.distance is None else f"{point.distance:.2f}"
