@@ -31,7 +31,7 @@ STEPS = 1000
 # Name: nodes, samples, clip.
 SINGLE = {
     "N = 256": (256, 21120, np.inf),
-    "N = 1024": (1024, 2048, np.inf),
+    "N = 1024": (1024, 1024, np.inf),
     "N = 256, clipped": (256, 264, 0.7),
     "N = 600, clipped": (600, 32, 0.7),
 }
