@@ -1,7 +1,11 @@
-"""What the cuda engine says where it cannot run: no CuPy, no CUDA, no GPU, one too old, a driver too old."""
+"""What the cuda engine says where it cannot run: no CuPy, no CUDA, no GPU, one too old, a driver too old.
+
+And which tasks it takes where it can: nothing is computed here, so no GPU is needed.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -9,7 +13,9 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment._engines.choice import Status
+from thermoment._engines.choice import Status, choose
+from thermoment._engines.task import Task
+from thermoment.simulation import prepare
 
 NAME = "thermoment._engines.cuda"
 
@@ -27,7 +33,8 @@ def stand_in(count: Callable[[], int] = lambda: 1, capability: tuple[int, int] =
         getDeviceProperties=lambda _: {"name": name, "major": major, "minor": minor},
         driverGetVersion=lambda: driver,
     )
-    device = SimpleNamespace(compute_capability=f"{major}{minor}", attributes={"MaxSharedMemoryPerBlockOptin": 232448})
+    attributes = {"MaxSharedMemoryPerBlockOptin": 232448, "MultiProcessorCount": 132}
+    device = SimpleNamespace(compute_capability=f"{major}{minor}", attributes=attributes)
     cuda = ModuleType("cupy.cuda")
     vars(cuda).update(runtime=runtime, Device=lambda _=0: device, nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)))
     cupy = ModuleType("cupy")
@@ -102,3 +109,42 @@ def test_nothing_takes_its_place(with_cupy: With) -> None:
     info = tm.simulate(node, [[1.0]], tm.Protocol(dt=0.1, n_replicas=2)).info
     assert info.engine != "cuda"
     assert "cuda cannot: there is no NVIDIA GPU" in info.choice
+
+
+RESERVOIR = tm.Reservoir.draw(6, 2, seed=1)
+PROTOCOL = tm.Protocol(dt=0.01, n_replicas=2)
+INPUTS = np.ones((3, 2))
+RESTED = replace(PROTOCOL, start="rest", t_rest=1.5)
+FROM_X0 = prepare(RESERVOIR, INPUTS, PROTOCOL, x0=np.ones((3, 6)))
+
+
+def test_it_takes_what_the_other_engines_that_sample_take(with_cupy: With) -> None:
+    """And "auto" takes it, whatever the start and however many segments there are."""
+    with_cupy(stand_in())
+    plain = prepare(RESERVOIR, INPUTS, PROTOCOL)
+    several = replace(FROM_X0, segments=FROM_X0.segments * 3, first_step=7, keep_states=True)
+    for task in (plain, prepare(RESERVOIR, INPUTS, RESTED), FROM_X0, several):
+        assert choose("auto", task)[0].name == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("task", "sentence"),
+    [
+        (replace(FROM_X0, dynamics=tm.Dynamics(J3=0.1)), "`J3` must be zero for the cuda engine"),
+        (
+            replace(FROM_X0, dynamics=tm.Dynamics(kT=np.ones(6))),
+            "`dynamics` must be the same for all nodes for the cuda",
+        ),
+        (replace(FROM_X0, pairs=((0, 1),)), "`pairs` must be empty for the cuda engine"),
+        (replace(FROM_X0, observables=(tm.Heat(),)), "`observables` must be empty for the cuda engine"),
+        (
+            prepare(RESERVOIR, INPUTS, replace(PROTOCOL, clip=np.inf), x0=np.full(6, 7e4)),
+            "`x0` must be within 60000 for the cuda engine .* but was 70000",
+        ),
+    ],
+)
+def test_it_refuses_the_rest_in_a_sentence(with_cupy: With, task: Task, sentence: str) -> None:
+    with_cupy(stand_in())
+    with pytest.raises(ValueError, match=sentence):
+        choose("cuda")[0].check(task)
+    assert choose("auto", task)[0].name != "cuda"

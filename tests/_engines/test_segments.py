@@ -13,8 +13,8 @@ import thermoment as tm
 from support.analytic import uncoupled
 from support.conformance import ENGINES, Candidate, agrees, bits, runnable
 from thermoment._engines.choice import choose
-from thermoment._engines.task import TracingEngine, check_plain
-from thermoment.simulation import ClipWarning, prepare
+from thermoment._engines.task import TracingEngine
+from thermoment.simulation import ClipWarning
 
 S, M, N = 3, 7, 9
 PROTOCOL = tm.Protocol(dt=1e-2, n_replicas=M)
@@ -27,9 +27,7 @@ INPUTS, SIGNAL, STATES = RNG.random((S, 10)), RNG.random((S, 6, 10)), RNG.normal
 
 # xla in float64 is the same program as in float32.
 CANDIDATES = [
-    pytest.param(one, id=one.label, marks=pytest.mark.slow if one.label == "xla-float64" else ())
-    for one in ENGINES
-    if one.segments
+    pytest.param(one, id=one.label, marks=pytest.mark.slow if one.label == "xla-float64" else ()) for one in ENGINES
 ]
 
 
@@ -67,7 +65,7 @@ class TestBits:
         assert whole.end is not None
         assert np.array_equal(second.end.x, whole.end.x)
         assert second.end.n_steps == whole.end.n_steps == 60 + protocol.rest_steps
-        np.testing.assert_allclose(whole.at(0.6).order(1), whole.end.x.mean(axis=1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(whole.at(0.6).order(1), whole.end.x.mean(axis=1), rtol=0, atol=candidate.sums)
         # Without the number of its step the second part has the noise of the first.
         again = course(candidate, SIGNAL[:, 1:], protocol, hold=0.1, x0=first.end.x)
         assert np.abs(again.raw - whole.raw[1:]).max() > 0.05
@@ -109,7 +107,7 @@ class TestAgainstReference:
         expected = course(Candidate("reference", "reference", 0.0, 1), **options)
         np.testing.assert_allclose(found.raw, expected.raw, rtol=0, atol=candidate.tolerance)
         for one, other in zip(found.moments, expected.moments, strict=True):
-            assert one.info.clip_count == other.info.clip_count
+            assert abs(one.info.clip_count - other.info.clip_count) <= candidate.miscounts
 
     @pytest.mark.filterwarnings("ignore::thermoment.simulation.ClipWarning")
     def test_phases_with_drive_and_coupling_switched(self, candidate: Candidate) -> None:
@@ -225,22 +223,6 @@ class TestSingleReplicas:
         # The first law is exact where J4 = 0: change of energy = work - heat.
         np.testing.assert_allclose(energy[1] - energy[0], work - heat, atol=1e-3)
         assert np.abs(work).min() > 1
-
-
-def test_an_engine_that_runs_one_segment_refuses_more() -> None:
-    for change, sentence in (
-        ({"x0": STATES}, r"`x0` must be left out for the odd engine"),
-        ({"protocol": RESTED}, r"`start` must be \"zero\" for the odd engine"),
-    ):
-        arguments: dict[str, Any] = {"protocol": PROTOCOL, **change}
-        with pytest.raises(ValueError, match=sentence):
-            check_plain(prepare(RESERVOIR, INPUTS, **arguments), "odd")
-    task = prepare(RESERVOIR, INPUTS, PROTOCOL)
-    check_plain(task, "odd")
-    with pytest.raises(ValueError, match="`engine` must be one that runs several segments and keeps states"):
-        check_plain(replace(task, keep_states=True), "odd")
-    with pytest.raises(ValueError, match="`engine` must be one that runs several segments and keeps states"):
-        check_plain(replace(task, segments=task.segments * 2), "odd")
 
 
 class TestCourse:

@@ -25,7 +25,7 @@ DIRECTED = tm.Reservoir.draw(6, 3, s_W=1.2, s_K=3.0, seed=4, dynamics=tm.Dynamic
 INPUTS = np.random.default_rng(1).normal(size=(3, 3))
 PROTOCOL = tm.Protocol(dt=0.01, t_final=0.4, n_replicas=40)
 RESTED = replace(PROTOCOL, start="rest", t_rest=3.0)
-ACCOUNTANTS = [one for one in ENGINES if one.segments and one.label != "reference"]
+ACCOUNTANTS = [one for one in ENGINES if not one.label.startswith(("reference", "cuda"))]
 
 
 def first_law(dt: float, J4: float) -> Array:

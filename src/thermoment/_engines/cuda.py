@@ -13,19 +13,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines.cuda_layout import K_BLOCK, WIDTH, node_of_column, pack, pack_wide, power_of_two
+from thermoment._engines.cuda_layout import K_BLOCK, WIDTH, pack, pack_wide
+from thermoment._engines.cuda_plan import (
+    COURSE,
+    LARGEST_STATE,
+    NETWORK,
+    ROWS,
+    Found,
+    Plan,
+    check_start,
+    settle,
+)
 from thermoment._engines.task import (
+    Array,
     Outcome,
     Report,
     Task,
     check_no_observables,
     check_no_pairs,
-    check_plain,
     check_samples,
     check_well,
+    outcome_of,
 )
 from thermoment._support.checks import invalid
-from thermoment.noise import round_keys
 
 try:
     import cupy
@@ -35,38 +45,11 @@ except ModuleNotFoundError:
         "CuPy is not installed: pip install '.[cuda13]' in a checkout of thermoment (cuda12 for CUDA 12)"
     ) from None
 
-ROWS = 64
-"""Replicas that a tile holds."""
 CLUSTER = 2
 """Multiprocessors that share W as it comes, in the kernel for more than `WIDTH` nodes."""
-_LARGEST_STATE = 6e4
-"""States are kept below this: half precision, in which W x is multiplied, ends at 65504."""
-# A launch covers at most _ROUNDS tiles for each tile that the GPU works on at a time, fewer if tiles times steps would
-# exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches. A
-# step of more nodes counts as many as there are blocks of columns.
-_ROUNDS, _ROUND_STEPS = 10, 40_000
 
 _KERNELS = Path(__file__).parent / "kernels" / "cuda"
-_HEADERS = ("node.cuh", "pipe.cuh", "product_wgmma.cuh", "product_mma.cuh")
-
-_TASK = np.dtype(
-    [
-        *((name, np.uint64) for name in ("drive", "ids", "sums", "clipped", "unsure")),
-        *((name, np.int32) for name in ("n_samples", "blocks", "n_replicas", "n_nodes")),
-        *((name, np.uint32) for name in ("n_steps", "orders")),
-        *((name, np.float32) for name in ("linear", "cubic", "log_scale", "clip", "unit")),
-        ("limit", np.uint32),
-        ("keys", np.uint32, 20),
-    ],
-    align=True,
-)
-"""`Task` of node.cuh."""
-
-_NETWORK = np.dtype(
-    [*((name, np.uint64) for name in ("W", "x", "published")), *((name, np.int32) for name in ("columns", "k_blocks"))],
-    align=True,
-)
-"""`Network` of wide.cu."""
+_HEADERS = ("node.cuh", "segments.cuh", "pipe.cuh", "product_wgmma.cuh", "product_mma.cuh")
 
 _TILES = 2
 """Number of tiles that a multiprocessor works on at a time."""
@@ -132,38 +115,39 @@ class Cuda:
         check_no_observables(task, self.name)
         check_no_pairs(task, self.name)
         check_well(task, self.name)
-        check_plain(task, self.name)
+        check_start(task)
         devices = range(cupy.cuda.runtime.getDeviceCount())
         most = min(self._most_nodes(device) for device in devices)
         if task.n_nodes > most:
             raise invalid("W", f"couple at most {most} nodes for cuda here (engine xla takes more)", task.n_nodes)
-        columns = math.ceil(task.n_nodes / WIDTH)
-        rounds = math.ceil(task.n_replicas / ROWS / min(_tiles_at_once(device, columns) for device in devices))
-        if columns > 1 and rounds * task.protocol.n_steps >= 2**32:  # the kernel counts them
-            raise invalid(
-                "t_final", "be of fewer steps for cuda with as many nodes and replicas", task.protocol.n_steps
-            )
+        columns, steps = math.ceil(task.n_nodes / WIDTH), task.first_step + task.n_steps
+        if columns > 1:
+            rounds = math.ceil(task.n_replicas / ROWS / min(_tiles_at_once(device, columns) for device in devices))
+            steps = max(steps, rounds * task.n_steps)
+        if steps >= 2**32:  # the kernels count them
+            raise invalid("t_final", "be of fewer steps for cuda with as many nodes and replicas", task.n_steps)
 
     def moments(self, task: Task, report: Report) -> Outcome:
         n_devices = int(cupy.cuda.runtime.getDeviceCount())
-        jobs = [_Job.of(task, self._product(device), device) for device in range(n_devices)]
-        raw = np.empty((task.n_samples, len(task.protocol.orders), task.n_nodes))
-        clip_count = 0
-        length = _launch_samples(jobs[0].tiles_at_once, jobs[0].blocks, task.protocol.n_steps * jobs[0].columns)
-        chunks = [slice(s, min(s + length, task.n_samples)) for s in range(0, task.n_samples, length)]
+        plan = Plan.of(task)
+        jobs = [_Job.of(plan, self._product(device), device) for device in range(n_devices)]
+        raw = np.empty((task.n_reads, task.n_samples, len(task.protocol.orders), task.n_nodes))
+        states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
+        clip_counts = np.zeros(task.n_reads, np.int64)
+        chunks = plan.chunks(jobs[0].tiles_at_once)
 
-        def one(number: int) -> int:
+        def one(number: int) -> NDArray[np.int64]:
             with _stream(number % n_devices):
-                return _chunk(jobs[number % n_devices], chunks[number], raw)
+                return _chunk(jobs[number % n_devices], chunks[number], raw, states)
 
         # Three chunks to a device, so that it computes one while the host is busy with the others.
         with ThreadPoolExecutor(3 * n_devices) as pool:
             for chunk, clipped in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
-                clip_count += clipped
+                clip_counts += clipped
                 report(chunk.stop)
-        if clip_count and task.protocol.clip > _LARGEST_STATE:
-            raise RuntimeError(f"States went beyond {_LARGEST_STATE:g}, where cuda's half-precision product ends.")
-        return Outcome(raw, clip_count)
+        if clip_counts[-1] and task.protocol.clip > LARGEST_STATE:
+            raise RuntimeError(f"States went beyond {LARGEST_STATE:g}, where cuda's half-precision product ends.")
+        return outcome_of([Outcome(*one) for one in zip(raw, clip_counts.tolist(), strict=True)], states)
 
     def _product(self, device: int) -> str:
         """How this device multiplies by W."""
@@ -184,65 +168,55 @@ class Cuda:
 class _Job:
     """A task on one device: what all its launches have in common."""
 
-    task: Task
+    plan: Plan
     path: _Path
     device: int
-    columns: int
-    """Blocks of `WIDTH` columns."""
-    clip: float
-    power: int
-    """W is multiplied by 2^power."""
     W: Any
-    """On the device, as the kernel reads it."""
+    """every W on the device, as the kernel reads it"""
+    segments: Any
 
     @classmethod
-    def of(cls, task: Task, product: str, device: int) -> "_Job":
-        columns = math.ceil(task.n_nodes / WIDTH)
-        mu_dt, *_ = task.step.uniform()
-        clip = min(task.protocol.clip, _LARGEST_STATE)
-        power = power_of_two(task.W, mu_dt, clip)
-        packed = pack(task.W, mu_dt * 2.0**power, product) if columns == 1 else pack_wide(task.W, mu_dt * 2.0**power)
+    def of(cls, plan: Plan, product: str, device: int) -> "_Job":
+        mu_dt, *_ = plan.task.step.uniform()
+        factors = [mu_dt * 2.0**power for power in plan.powers]
+        one = plan.columns == 1
+        packed = [
+            pack(W, factor, product) if one else pack_wide(W, factor)
+            for W, factor in zip(plan.couplings, factors, strict=True)
+        ]
         with cupy.cuda.Device(device):
-            on_device = cupy.asarray(packed)
-        return cls(task, _PATHS[product] if columns == 1 else _WIDE, device, columns, clip, power, on_device)
-
-    @property
-    def blocks(self) -> int:
-        """Tiles of a sample."""
-        return math.ceil(self.task.n_replicas / ROWS)
-
-    @property
-    def width(self) -> int:
-        return self.columns * WIDTH
+            W, segments = (cupy.asarray(table) for table in (np.stack(packed), plan.segments.view(np.uint8)))
+            cupy.cuda.get_current_stream().synchronize()  # launches are in other streams
+        return cls(plan, _PATHS[product] if one else _WIDE, device, W, segments)
 
     @property
     def tiles_at_once(self) -> int:
-        return _tiles_at_once(self.device, self.columns)
+        return _tiles_at_once(self.device, self.plan.columns)
 
 
-def _chunk(job: _Job, chunk: slice, raw: NDArray[np.float64]) -> int:
-    """Writes the moments of some samples to `raw`, in smaller pieces where memory is short.
+def _chunk(job: _Job, chunk: slice, raw: Array, states: Array | None) -> NDArray[np.int64]:
+    """Writes moments and states of some samples, in smaller pieces where memory is short.
 
-    Returns the number of clipped updates.
+    Returns the number of clipped updates up to each reading, (R,).
     """
     try:
-        return _samples(job, np.arange(chunk.start, chunk.stop), raw)
+        return _samples(job, np.arange(chunk.start, chunk.stop), raw, states)
     except cupy.cuda.memory.OutOfMemoryError:
         if chunk.stop - chunk.start == 1:
             raise MemoryError("The GPU has no memory left for even one sample.") from None
     cupy.get_default_memory_pool().free_all_blocks()
     middle = (chunk.start + chunk.stop) // 2
-    return sum(_chunk(job, part, raw) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
+    first, second = (_chunk(job, part, raw, states) for part in (slice(chunk.start, middle), slice(middle, chunk.stop)))
+    return first + second
 
 
-def _samples(job: _Job, samples: NDArray[np.intp], raw: NDArray[np.float64]) -> int:
-    """Does the work of `_chunk` in one piece. Samples that may have been clipped run again, with a clip."""
-    raw[samples], _, unsure = _launch(job, samples, clip=False)
-    again = samples[np.flatnonzero(unsure)]
-    if not again.size:
-        return 0
-    raw[again], clipped, _ = _launch(job, again, clip=True)
-    return int(clipped.sum())
+def _samples(job: _Job, samples: NDArray[np.intp], raw: Array, states: Array | None) -> NDArray[np.int64]:
+    """Does the work of `_chunk` in one piece."""
+    found = _launch(job, samples, clip=False)
+    if states is not None:
+        states[samples] = found.states
+    raw[:, samples], clipped = settle(job.plan.task, found, lambda some: _launch(job, samples[some], clip=True))
+    return clipped
 
 
 def _multiprocessors(device: int) -> int:
@@ -254,12 +228,6 @@ def _tiles_at_once(device: int, columns: int) -> int:
     if columns > 1:
         return _TILES * CLUSTER * (_multiprocessors(device) // (CLUSTER * columns))
     return _TILES * _multiprocessors(device)
-
-
-def _launch_samples(tiles_at_once: int, blocks: int, n_steps: int) -> int:
-    """Number of samples in one launch: work for a fraction of a second."""
-    rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
-    return max(1, rounds * tiles_at_once // blocks)
 
 
 _idle: defaultdict[int, list[Any]] = defaultdict(list)
@@ -279,91 +247,74 @@ def _stream(device: int) -> Iterator[None]:
         _idle[device].append(stream)
 
 
-def _launch(
-    job: _Job, samples: NDArray[np.intp], *, clip: bool
-) -> tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.uint8]]:
-    """Runs the kernel on these samples: means (S, orders, N), clipped updates (S,), which may have been clipped (S,).
+def _launch(job: _Job, samples: NDArray[np.intp], *, clip: bool) -> Found:
+    """Runs the kernel on these samples; with `clip` the one that clips and counts accurately.
 
     Nothing but the kernel runs on the GPU's cores. The kernel fills them, so any other work for one chunk of samples
     would wait until the kernel of another chunk has ended, and the host would wait with it.
     """
-    task, protocol = job.task, job.task.protocol
-    mu_dt, linear, cubic, sigma = task.step.uniform()
-    S, blocks, n_orders = len(samples), job.blocks, len(protocol.orders)
-    column = np.argsort(node_of_column(job.columns))[: task.n_nodes]
-    drive = np.zeros((S, job.width), np.float32)
-    drive[:, column] = mu_dt * task.drive[samples]
+    plan, task = job.plan, job.plan.task
+    S, in_segments = len(samples), clip or not plan.plain
     arrays = {
-        "drive": cupy.asarray(drive),
+        "drive": cupy.asarray(plan.drive(samples, in_segments=in_segments)),
         "ids": cupy.asarray(task.sample_ids[samples]),
-        "sums": cupy.empty((S, blocks, n_orders, job.width), np.float32),
-        "clipped": cupy.asarray(np.zeros(S, np.uint64)),
-        "unsure": cupy.asarray(np.zeros(S, np.uint8)),
+        "sums": cupy.empty(plan.sums_shape(S, in_segments=in_segments), np.float32),
+        "clipped": cupy.asarray(np.zeros((task.n_reads, S), np.int64)),
+        "unsure": cupy.asarray(np.zeros((task.n_reads, S), np.uint8)),
     }
-    arguments = _arguments(_TASK, arrays)
-    for name, value in (
-        ("n_samples", S),
-        ("blocks", blocks),
-        ("n_replicas", task.n_replicas),
-        ("n_nodes", task.n_nodes),
-        ("n_steps", protocol.n_steps),
-        ("orders", sum(1 << (p - 1) for p in protocol.orders)),
-        ("linear", 1 + linear),
-        ("cubic", cubic),
-        ("log_scale", -2 * math.log(2) * sigma**2),
-        ("clip", job.clip),
-        ("unit", 2.0**-job.power),
-        ("limit", int(np.float16(job.clip).view(np.uint16))),
-        ("keys", (round_keys(protocol.seed, task.stream) >> np.uint64(32)).ravel()),
-    ):
-        arguments[name] = value
-    tiles = min(job.tiles_at_once, S * blocks)
-    kernel = _compile(job.device, job.path, clip)
-    if job.columns == 1:
+    parameters = _pointing(plan.parameters(S), arrays)
+    course, states = np.zeros((), COURSE), None
+    course["n_segments"], course["first_step"] = len(plan.segments), task.first_step
+    kept = {"segments": job.segments}
+    if task.start is not None:
+        start, course["sample_stride"], course["replica_stride"] = plan.start(samples)
+        kept["start"] = cupy.asarray(start)
+    if task.keep_states:
+        kept["states"] = states = cupy.empty((S, task.n_replicas, task.n_nodes), np.float32)
+    _pointing(course, kept)
+    tiles = min(job.tiles_at_once, S * plan.blocks)
+    kernel = _compile(job.device, job.path, ("-DSEGMENTS",) * in_segments + ("-DCLIP",) * clip)
+    if plan.columns == 1:
         grid = math.ceil(tiles / _TILES)
-        kernel((grid,), (job.path.threads,), (job.W, arguments), shared_mem=job.path.shared_bytes)
+        kernel((grid,), (job.path.threads,), (job.W, parameters, course), shared_mem=job.path.shared_bytes)
     else:
         rows = CLUSTER * math.ceil(tiles / (_TILES * CLUSTER))
         room = {
             "W": job.W,
-            "x": cupy.empty((rows, 2, job.columns * WIDTH // K_BLOCK, _X_STAGE), np.uint8),
+            "x": cupy.empty((rows, 2, plan.columns * WIDTH // K_BLOCK, _X_STAGE), np.uint8),
             "published": cupy.asarray(np.zeros((rows, 32), np.uint32)),
         }
-        network = _arguments(_NETWORK, room)
-        network["columns"], network["k_blocks"] = job.columns, math.ceil(task.n_nodes / K_BLOCK)
+        network = _pointing(np.zeros((), NETWORK), room)
+        network["columns"], network["k_blocks"] = plan.columns, math.ceil(task.n_nodes / K_BLOCK)
         # Multiprocessors wait for each other, so they must all be there: a cooperative launch.
         kernel(
-            (rows * job.columns,),
+            (rows * plan.columns,),
             (job.path.threads,),
-            (arguments, network),
+            (parameters, network, course),
             shared_mem=job.path.shared_bytes,
             enable_cooperative_groups=True,
         )
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
-    means = sums[:, 0].astype(np.float64)
-    for block in range(1, blocks):  # in the same order in any batch
-        means += sums[:, block]
-    means /= task.n_replicas
-    return means.take(column, axis=2), clipped, unsure
+    means = plan.means(sums, in_segments=in_segments)
+    return Found(means, clipped, unsure, None if states is None else cupy.asnumpy(states))
 
 
-def _arguments(kind: np.dtype[Any], arrays: dict[str, Any]) -> Any:
-    """A structure for the kernel, with pointers to arrays on the device."""
-    arguments = np.zeros((), kind)
+def _pointing(arguments: NDArray[Any], arrays: dict[str, Any]) -> NDArray[Any]:
+    """A structure for the kernel, now with pointers to arrays on the device."""
     for name, array in arrays.items():
         arguments[name] = array.data.ptr
     return arguments
 
 
 @cache
-def _compile(device: int, path: _Path, clip: bool) -> Any:
+def _compile(device: int, path: _Path, defines: tuple[str, ...]) -> Any:
     """The kernel for one device, as machine code for just its architecture."""
     capability = cupy.cuda.Device(device).compute_capability
     options = [
         "--std=c++17",
         f"--gpu-architecture=sm_{capability}{'a' if '-DHOPPER' in path.defines else ''}",
         *path.defines,
-        *(["-DCLIP"] if clip else []),
+        *defines,
     ]
     name = f"{path.kernel}.cu"
     headers = [(_KERNELS / header).read_bytes() for header in _HEADERS]

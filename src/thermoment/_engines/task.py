@@ -282,14 +282,3 @@ def check_well(task: Task, engine: str) -> None:
     check_alike(task, engine)
     if np.any(task.dynamics.J3):
         raise invalid("J3", f"be zero for the {engine} engine (reference, xla and meanfield take it)", task.dynamics.J3)
-
-
-def check_plain(task: Task, engine: str) -> None:
-    """Raises where an engine that only runs one segment from x = 0 is asked for more."""
-    others = "(reference, xla and native can)"
-    if task.start is not None or task.first_step:
-        raise invalid("x0", f"be left out for the {engine} engine, which starts at x = 0 {others}", "given")
-    if task.protocol.rest_steps:
-        raise invalid("start", f'be "zero" for the {engine} engine, which knows no rest {others}', "rest")
-    if not task.is_plain:
-        raise invalid("engine", f"be one that runs several segments and keeps states {others}", engine)

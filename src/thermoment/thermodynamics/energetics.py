@@ -100,7 +100,7 @@ def energetics(
         protocol: start, step, time, replicas; the machine's own, or `Protocol()`, unless given. Only a start from rest
             closes the cycle: with start "zero" somebody has to put every node to x = 0, which is not counted.
         engine: native, xla or reference sample; meanfield gives averages without sampling, with an estimate of their
-            error. "auto" is the fastest here that keeps account.
+            error. "auto" is the fastest here that keeps account. cuda keeps none and is refused.
         sample_ids: (S,), as for `simulate`.
         x0: x(0), as for `simulate`, instead of the protocol's start.
         per_replica: whether the account of every replica is wanted too, (S, M) for each term.

@@ -4,18 +4,24 @@
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
+typedef long long i64;
 
 constexpr int WIDTH = 256;   // nodes, padded
 constexpr int ROWS = 64;     // replicas of a tile, 16 to a warp
 constexpr int TILES = 2;     // that a multiprocessor works on: their states and sums fill its registers
 constexpr int MAX_ORDER = 8;
+#ifdef SEGMENTS
+constexpr bool SEGMENTED = true;  // see segments.cuh
+#else
+constexpr bool SEGMENTED = false;
+#endif
 
 // What the host asks for. A kernel's parameters are in constant memory: operands of the instructions that use them.
 struct Task {
     const float* drive;     // (samples, WIDTH): mu dt h in column order
     const u64* ids;         // (samples,)
     float* sums;            // (samples, blocks, orders, WIDTH)
-    u64* clipped;           // (samples,): updates beyond the clip, with CLIP
+    u64* clipped;           // (samples,): updates beyond the clip, with SEGMENTS
     unsigned char* unsure;  // (samples,): set where an update may have been beyond, without CLIP
     int n_samples, blocks;  // a block is a tile's replicas
     int n_replicas, n_nodes;
@@ -209,6 +215,11 @@ __device__ __forceinline__ int node_of(int i, int c) {
     return block_column(j) / 16 * 16 + 4 * c + 2 * (j % 2) + i % 2;
 }
 
+// The node of a column. Blocks of 16 columns are 16 nodes, in another order.
+__device__ __forceinline__ int node_of_column(int column) {
+    return column / 16 * 16 + 4 * (column % 8 / 2) + 2 * (column / 8 % 2) + column % 2;
+}
+
 // Clips every x and returns how many were beyond, padding left out.
 __device__ __forceinline__ u32 clip_and_count(State& x, const Place& at, const Task& task, int first_replica, int first_node) {
     u32 beyond = 0;
@@ -223,9 +234,10 @@ __device__ __forceinline__ u32 clip_and_count(State& x, const Place& at, const T
 }
 
 // Sums of x^p over the tile's replicas: of 16 rows by shuffles, then the four of these in order through `scratch`.
-// They go to `out`, the group's columns in it, order by order `width` apart.
+// They go to `out`, where the group's columns begin in it, order by order `width` apart. Of segments they are in the order of the
+// nodes, of which the group's first is `first_node`.
 __device__ void write_sums(const State& x, const Place& at, const Task& task, float* out, int width, int first_replica,
-                           float* scratch) {
+                           int first_node, float* scratch) {
     float* const own = scratch + at.row / 16 * COLUMNS + at.column - at.group_column + 2 * at.c;
     for (int p = 1; p <= MAX_ORDER; ++p) {
         if (!(task.orders >> (p - 1) & 1)) continue;
@@ -246,7 +258,9 @@ __device__ void write_sums(const State& x, const Place& at, const Task& task, fl
         }
         group_barrier(at);
         const int column = threadIdx.x % COLUMNS;  // a group has as many threads
-        out[column] = (scratch[column] + scratch[COLUMNS + column]) +
+        const int to = SEGMENTED ? node_of_column(column) : column;
+        if (!SEGMENTED || first_node + to < task.n_nodes)
+            out[to] = (scratch[column] + scratch[COLUMNS + column]) +
                       (scratch[2 * COLUMNS + column] + scratch[3 * COLUMNS + column]);
         out += width;
     }

@@ -21,12 +21,15 @@ struct Product {
         from = x_address + row * 128 + 16 * (at.lane / 16 ^ row % 8);
     }
 
+    // Multiplies by another W from now on.
+    __device__ __forceinline__ void use(const uint4* W, const Place& at) { fragments = W + at.column / 16 * 32 + at.lane; }
+
     // Shows x as it is now. The own step may change it.
-    __device__ __forceinline__ void start(const State& x, u32& largest) {
+    __device__ __forceinline__ void start(const State& x, Guard& guard) {
 #pragma unroll
         for (int i = 0; i < COLUMNS / 4; ++i) {
             const int j = i / 2, rows = block_row(j) + 8 * (i % 2);
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"((to ^ 2 * block_column(j)) + rows * 128), "r"(rounded(x, i, largest))
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"((to ^ 2 * block_column(j)) + rows * 128), "r"(guard.pair(x, i))
                          : "memory");
         }
         say_to_other(WRITTEN, group);

@@ -25,13 +25,16 @@ struct Product {
         show_to_tensor_cores();  // W
     }
 
+    // Another W lies in its place.
+    __device__ __forceinline__ void use(const uint4*, const Place&) { show_to_tensor_cores(); }
+
     // Starts the product with x as it is now. The own step runs beside it, and may change x.
-    __device__ __forceinline__ void start(const State& x, u32& largest) {
+    __device__ __forceinline__ void start(const State& x, Guard& guard) {
 #pragma unroll
         for (int k = 0; k < COLUMNS / 16; ++k) {
             u32 v[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) v[i] = rounded(x, 4 * k + i, largest);
+            for (int i = 0; i < 4; ++i) v[i] = guard.pair(x, 4 * k + i);
             const u32 to = row_address + k / 4 * ROWS * 128 + (first_chunk ^ k % 4 * 32);
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
                          "r"(v[2]), "r"(v[3])

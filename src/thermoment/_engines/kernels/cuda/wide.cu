@@ -1,11 +1,12 @@
 // The fused kernel of the cuda engine for more than 256 nodes, on Hopper: a tile is cut by columns over several multiprocessors.
 // README.md beside this file explains how they work together.
 //
-// Compiled at run time, like langevin.cu with and without CLIP.
+// Compiled at run time, like langevin.cu with and without SEGMENTS and CLIP.
 
 constexpr int CHAINS = 2;  // calls of Philox that a thread has under way side by side
 
 #include "node.cuh"
+#include "segments.cuh"
 #include "pipe.cuh"
 
 constexpr int PARTS = COLUMNS / 16;  // of the own step, a call of own_part each
@@ -14,7 +15,7 @@ constexpr int CHUNK = 8;             // blocks of k that are added up in half pr
 
 // What the host asks for beside the task.
 struct Network {
-    const unsigned char* W;   // (column blocks, blocks of k, WIDTH, 128 bytes)
+    const unsigned char* W;   // (couplings, column blocks, blocks of k, WIDTH, 128 bytes)
     unsigned char* x;         // (rows, 2, column blocks * 4, TILES, ROWS, 128 bytes): x in half precision, of every other step
     u32* published;           // (rows, 32): how many times x was shown by one of the row, a line of the cache each
     int columns, k_blocks;    // column blocks of WIDTH; blocks of 64 k that hold nodes
@@ -45,13 +46,13 @@ struct StreamedProduct {
     }
 
     // Shows x to the other group of the tile, and has it shown to the other multiprocessors of the row.
-    __device__ __forceinline__ void show(const State& x, u32& largest, const Place& at, const Pipe& pipe) {
+    __device__ __forceinline__ void show(const State& x, Guard& guard, const Place& at, const Pipe& pipe) {
         wait_for_other(READ, at.group);
 #pragma unroll
         for (int k = 0; k < COLUMNS / 16; ++k) {
             u32 v[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) v[i] = rounded(x, 4 * k + i, largest);
+            for (int i = 0; i < 4; ++i) v[i] = guard.pair(x, 4 * k + i);
             const int block = at.group_column / 64 + k / 4;
             const u32 to = row_address + (stage.number + block) % STAGES * X_STAGE + (first_chunk ^ k % 4 * 32);
             if (block < own_blocks) store_matrices(to, v);
@@ -88,12 +89,21 @@ struct StreamedProduct {
 };
 
 // Brings the blocks of W and x in the order in which they are multiplied, as many ahead as there are stages. One thread does it.
-__device__ void load(const Pipe& pipe, const Standing& in, const Network& network, u32 n_steps) {
-    const unsigned char* const W = network.W + (u64)in.column * network.k_blocks * W_STAGE + in.rank * (W_STAGE / CLUSTER);
+__device__ void load(const Pipe& pipe, const Standing& in, const Network& network, const Course& course, u32 n_steps) {
+    const unsigned char* W = network.W + (u64)in.column * network.k_blocks * W_STAGE + in.rank * (W_STAGE / CLUSTER);
+    int s = -1, coupling = 0;  // the segment, and its W
+    u32 left = 0;              // of the segment's steps
     const u64 half = (u64)network.columns * 4 * X_STAGE;
     const unsigned char* const x = network.x + in.row * 2 * half;
     Stage stage;
     for (u32 n = 0; n < n_steps; ++n) {
+        if (SEGMENTED && left-- == 0) {
+            s = s + 1 < course.n_segments ? s + 1 : 0;
+            const int next = course.segments[s].coupling;
+            W += (i64)(next - coupling) * network.columns * network.k_blocks * W_STAGE;
+            coupling = next;
+            left = course.segments[s].n_steps - 1;
+        }
         bool all_shown = false;
         for (int i = 0; i < network.k_blocks; ++i, stage.advance()) {
             int k = 4 * in.column + i;
@@ -128,7 +138,7 @@ __device__ void publish(const Pipe& pipe, const Standing& in, const Network& net
 
 // What the groups do that hold x.
 __device__ __forceinline__ void compute(unsigned char* memory, u32 shared, const Pipe& pipe, const Standing& in, const Task& task,
-                                        const Network& network, int rounds, int n_tiles) {
+                                        const Network& network, const Course& course, int rounds, int n_tiles) {
     Place at;
     at.group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the same in a warp, and the compiler is to know it
     at.warp = threadIdx.x / 32 % 4;
@@ -140,7 +150,8 @@ __device__ __forceinline__ void compute(unsigned char* memory, u32 shared, const
     StreamedProduct product(shared, at, in, network);
     float* const drive = (float*)(memory + DRIVE) + at.group * 5 * COLUMNS;
     float* const scratch = drive + COLUMNS;
-    const int width = network.columns * WIDTH;
+    const int width = network.columns * WIDTH, out_width = SEGMENTED ? task.n_nodes : width;
+    const int first_node = in.column * WIDTH;
     say_to_other(READ, at.group);
 
 #pragma unroll 1
@@ -150,54 +161,51 @@ __device__ __forceinline__ void compute(unsigned char* memory, u32 shared, const
         const int sample = real ? tile / task.blocks : 0;
         const int first_replica = real ? tile % task.blocks * ROWS : task.n_replicas;
         const u64 id = task.ids[sample];
-        group_barrier(at);
-        drive[threadIdx.x % COLUMNS] = task.drive[(u64)sample * width + in.column * WIDTH + at.column + threadIdx.x % COLUMNS];
-        group_barrier(at);
-        const u32 first_place = (u32)(first_replica + at.row) * 4096 + (in.column * WIDTH + at.column) / 4 + at.c;
+        const u32 first_place = (u32)(first_replica + at.row) * 4096 + (first_node + at.column) / 4 + at.c;
+        Guard guard{real, first_replica, first_node, sample};
         State x;
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 2; ++i) x[i] = 0.0f;
-        u32 largest = 0;
-#ifdef CLIP
-        u64 beyond = 0;
-#endif
+        begin(x, course, at, task, sample, first_replica, first_node);
+        u32 n = first_step(course);
 #pragma unroll 1
-        for (u32 n = 0; n < task.n_steps; ++n) {
-#ifdef CLIP
-            beyond += clip_and_count(x, at, task, first_replica, in.column * WIDTH);
-#endif
-            product.show(x, largest, at, pipe);
-            const Uniform uniform = uniform_part(task.keys, n, id);
-            const u32 place = step_place(first_place, uniform);
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                if (part % 2 == 0) product.multiply_block(pipe, part / 2);
-                own_part(x, at, task, drive, uniform, place, part);
-            }
+        for (int s = 0; s < segment_count(course); ++s) {
+            const Segment segment = segment_of(course, task, s);
+            const int column = threadIdx.x % COLUMNS;
+            group_barrier(at);
+            drive[column] = drive_at(task, segment.drive, sample, width, first_node + at.column, column);
+            group_barrier(at);
 #pragma unroll 1
-            for (int i = PARTS / 2; i < network.k_blocks; ++i) {
-                if (i % CHUNK == 0) product.add_to(x, task.unit, pipe);
-                product.multiply_block(pipe, i);
+            for (const u32 end = n + segment.n_steps; n < end; ++n) {
+                guard.look(x, at, task);
+                product.show(x, guard, at, pipe);
+                const Uniform uniform = uniform_part(task.keys, n, id);
+                const u32 place = step_place(first_place, uniform);
+#pragma unroll
+                for (int part = 0; part < PARTS; ++part) {
+                    if (part % 2 == 0) product.multiply_block(pipe, part / 2);
+                    own_part(x, at, task, drive, uniform, place, part);
+                }
+#pragma unroll 1
+                for (int i = PARTS / 2; i < network.k_blocks; ++i) {
+                    if (i % CHUNK == 0) product.add_to(x, segment.unit, pipe);
+                    product.multiply_block(pipe, i);
+                }
+                product.add_to(x, segment.unit, pipe);
+                say_to_other(READ, at.group);
             }
-            product.add_to(x, task.unit, pipe);
-            say_to_other(READ, at.group);
+            if (!segment.read) continue;
+            guard.look_at_end(x, at, task);
+            const u64 row = (u64)guard.reading * n_tiles + tile;
+            float* const out = task.sums + row * __popc(task.orders) * out_width + first_node + at.group_column;
+            if (real) write_sums(x, at, task, out, out_width, first_replica, first_node + at.group_column, scratch);
+            ++guard.reading;
         }
-#ifdef CLIP
-        beyond += clip_and_count(x, at, task, first_replica, in.column * WIDTH);
-        if (beyond) atomicAdd(&task.clipped[sample], beyond);
-#else
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 4; ++i) rounded(x, i, largest);
-        if (real && reaches(largest, task.limit)) task.unsure[sample] = 1;
-#endif
-        float* const out = task.sums + (u64)tile * __popc(task.orders) * width + in.column * WIDTH + at.group_column;
-        if (real) write_sums(x, at, task, out, width, first_replica, scratch);
+        finish(x, course, at, task, sample, first_replica, first_node);
     }
     wait_for_other(READ, at.group);
 }
 
 extern "C" __global__ __launch_bounds__(THREADS + 128, 1) __cluster_dims__(CLUSTER)
-    void wide(const __grid_constant__ Task task, const __grid_constant__ Network network) {
+    void wide(const __grid_constant__ Task task, const __grid_constant__ Network network, const __grid_constant__ Course course) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const u32 shared = (u32)__cvta_generic_to_shared(memory);
     const Pipe pipe(shared + BARRIERS);
@@ -214,12 +222,12 @@ extern "C" __global__ __launch_bounds__(THREADS + 128, 1) __cluster_dims__(CLUST
     const int rounds = (n_tiles + TILES * in.rows - 1) / (TILES * in.rows);  // the same for all, so that they stay together
     if (threadIdx.x >= LOADER) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == LOADER) load(pipe, in, network, rounds * task.n_steps);
+        if (threadIdx.x == LOADER) load(pipe, in, network, course, rounds * task.n_steps);
         if (threadIdx.x == PUBLISHER) publish(pipe, in, network, rounds * task.n_steps);
         __syncwarp();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
-        compute(memory, shared, pipe, in, task, network, rounds, n_tiles);
+        compute(memory, shared, pipe, in, task, network, course, rounds, n_tiles);
     }
     meet_cluster();
 }
