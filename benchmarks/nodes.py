@@ -1,6 +1,6 @@
 """Networks of many sizes: thermoment beside what one would write without it, and the product W x alone.
 
-    python benchmarks/nodes.py --device gpu [--nodes 64 256 1024] [--rounds 3] [--out benchmarks/results/nodes-NAME.json]
+    python benchmarks/nodes.py --device gpu [--nodes 64 256] [--rounds 3] [--out benchmarks/results/nodes-NAME.json]
 
 Every number of nodes is a process of its own. On a GPU all of them first get ready: they compile, and every contestant
 shows that it computes the right moments (agreement.py). Then they measure, one process after the other, and in each the

@@ -33,7 +33,6 @@ from thermoment._support.checks import invalid, quoted
 from thermoment._support.threads import cores, in_blocks
 from thermoment.noise import round_keys
 
-
 LARGEST_EXACT = 64
 """Nodes up to which a GPU multiplies W x in float32. Beyond, its factors are in half precision."""
 
@@ -194,7 +193,8 @@ def _check_finite(found: Array, way: program.Way) -> None:
     """Raises where x in half precision was infinite, which made all nodes of the replica NaN."""
     if way.on_gpu and not np.isfinite(found).all():
         raise RuntimeError(
-            'States went beyond 65504, where the half-precision product of xla on a GPU ends. Xla("float64") has no such end.'
+            "States went beyond 65504, where the half-precision product of xla on a GPU ends. "
+            'Xla("float64") has no such end.'
         )
 
 
