@@ -75,11 +75,11 @@ def gpu_product() -> Callable[[], float]:
     return run
 
 
-def contestants(device: str) -> dict[str, problem.Contestant]:
-    """Those that can run here, by name."""
+def contestants(device: str, only: list[str]) -> dict[str, problem.Contestant]:
+    """Those that are asked for and can run here, by name."""
     found = {}
     for entry in ENTRIES[device]:
-        if entry.name in WORK[device]:
+        if entry.name in only:
             try:
                 found[entry.name] = entry.get()
             except ImportError as why:
@@ -101,17 +101,18 @@ def agreed(found: dict[str, problem.Contestant]) -> dict[str, float]:
     return off
 
 
-def measure(device: str, rounds: int) -> dict[str, Any]:
+def measure(device: str, rounds: int, only: list[str], *, unchecked: bool) -> dict[str, Any]:
     """All contestants at one number of nodes: node-steps per second in every round."""
-    found = contestants(device)
+    found = contestants(device, only)
     sizes = {name: size(device, name) for name in found}
-    off = agreed(found) if device == "gpu" else {}
+    off = {} if unchecked else agreed(found)
+    if unchecked:
+        for name, run in found.items():  # compiles
+            run(problem.drives(sizes[name][0]), 2)
     if device == "gpu":
         alone = gpu_product()
     else:
         multiply = cpu_product()
-        for name, run in found.items():  # compiles
-            run(problem.drives(sizes[name][0]), 2)
 
         def alone() -> float:
             return rate(multiply, 0.3) / problem.N
@@ -151,8 +152,8 @@ def _ratios(rates: dict[str, list[float]], first: str) -> dict[str, float]:
 class Size:
     """A process for one number of nodes. It gets ready by itself and measures when it is told to."""
 
-    def __init__(self, device: str, nodes: int, rounds: int) -> None:
-        command = [sys.executable, __file__, "--device", device, "--one", "--rounds", str(rounds)]
+    def __init__(self, nodes: int) -> None:
+        command = [sys.executable, __file__, *sys.argv[1:], "--one"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.nodes = nodes
         self._process = subprocess.Popen(command, env=os.environ | {"NODES": str(nodes)}, **pipes)
@@ -160,7 +161,7 @@ class Size:
     def wait(self) -> bool:
         """Until it is ready; False where it cannot be."""
         assert self._process.stdout
-        return self._process.stdout.readline().strip() == "ready"
+        return bool(self._process.stdout.readline() == "ready\n")
 
     def measured(self) -> dict[str, Any] | None:
         printed, _ = self._process.communicate("go\n")
@@ -173,6 +174,8 @@ def main() -> None:
     parser.add_argument("--device", choices=WORK, required=True)
     parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="the contestant that leads, xla, and others")
+    parser.add_argument("--unchecked", action="store_true", help="where an earlier run on the GPU has shown agreement")
     parser.add_argument("--commit", help="of the code, where the folder is no checkout")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
@@ -180,7 +183,9 @@ def main() -> None:
     if options.device == "cpu":
         jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
     if options.one:
-        print(json.dumps(measure(options.device, options.rounds)))
+        unchecked = options.unchecked or options.device == "cpu"
+        only = options.only or list(WORK[options.device])
+        print(json.dumps(measure(options.device, options.rounds, only, unchecked=unchecked)))
         return
     machine = describe("torch", "cupy-cuda13x", checkout=HERE)
     if options.commit:
@@ -189,14 +194,14 @@ def main() -> None:
     sizes: dict[int, dict[str, Any]] = {row["nodes"]: row for row in before}
     started: list[Size] = []
     if options.device == "gpu":  # together: getting ready takes a core each, and most of the time
-        started = [Size("gpu", nodes, options.rounds) for nodes in options.nodes]
+        started = [Size(nodes) for nodes in options.nodes]
         for one in started:
             one.wait()
     for k, nodes in enumerate(options.nodes):
         if options.device == "gpu":
             found = started[k].measured()
         else:
-            alone = Size("cpu", nodes, options.rounds)
+            alone = Size(nodes)
             found = alone.measured() if alone.wait() else None
         if found is None:
             print(f"N = {nodes}: no result", flush=True)

@@ -273,7 +273,10 @@ class _Work(NamedTuple):
         x = np.zeros((layout.samples, layout.replicas, layout.width), self.dtype)
         x[:S, :M, layout.columns] = self.task.started(self.samples, self.replicas)
         tile = self.tile(self.task.segments[0])
-        return program.begin(tile, jax.device_put(x, self.device), self.task.first_step, watched, self.way)
+        state: program.State = program.begin(
+            tile, jax.device_put(x, self.device), self.task.first_step, watched, self.way
+        )
+        return state
 
     def course(self, scene: "program.Scene | None", watched: "program.Watched | None") -> "tuple[list[_Found], Any]":
         """Through all segments: what is read, and the states at the end where the task wants them.

@@ -24,8 +24,10 @@ from thermoment.physics import Dynamics
 
 BLOCK = 50
 """Steps of a loop whose length the compiler knows. After every other step the host asks a GPU whether to go on."""
-UNROLL = 10
-"""Steps in one turn of that loop. At the end of a turn XLA copies the state to where the turn began."""
+UNROLL = 5
+"""Steps in one turn of that loop. What does not depend on the step is prepared by small kernels in every turn."""
+OPTIONS = REPRODUCIBLE | {"xla_gpu_enable_triton_gemm": False}
+"""Matrix products by the vendor's library. XLA's own have to be chosen by stopwatch, or are several times slower."""
 
 
 class Tile(NamedTuple):
@@ -203,7 +205,7 @@ Reading = tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]
 the total for every replica (q, r)."""
 
 
-@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=OPTIONS)
 def moments(
     tile: Tile, n_steps: int, orders: tuple[int, ...], scene: Scene | None, watched: Watched | None, way: Way
 ) -> Reading:
@@ -230,18 +232,18 @@ def products(tile: Tile, state: State, pairs: tuple[jax.Array, jax.Array]) -> ja
     return jnp.stack([term.sum(axis=1) for term in (x * y, x * x * y, x * y * y, (x * y) ** 2)], axis=1)
 
 
-@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=OPTIONS)
 def begin(tile: Tile, x: jax.Array, n: int, watched: Watched | None, way: Way) -> State:
     return start(tile, way, len(watched.observables) if watched else 0, x, n)
 
 
-@partial(jax.jit, static_argnames="way", compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames="way", compiler_options=OPTIONS)
 def segment(tile: Tile, state: State, first: int, last: int, way: Way) -> State:
     """Steps `first` to `last` - 1 in one segment."""
     return advance(tile, state, first, last, way)
 
 
-@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=OPTIONS)
 def course(
     tile: Tile,
     state: State,
@@ -275,7 +277,7 @@ def course(
     return lax.fori_loop(jnp.int64(0), jnp.asarray(count, jnp.int64), one, (state, rows))  # type: ignore[no-any-return]
 
 
-@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=OPTIONS)
 def paths(
     tile: Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int], way: Way
 ) -> jax.Array:
