@@ -41,7 +41,7 @@ PRODUCT = "product alone"
 # Node-steps in a round, at 256 nodes: about a second. The first leads.
 WORK = {
     "gpu": {"cuda": 2e11, "xla": 5e10, "JAX loop": 2.5e10, "PyTorch compiled, TF32": 2.5e10},
-    "cpu": {"native": 6e8, "xla": 3e8, "JAX loop": 2e8, "PyTorch eager": 1.5e8, "NumPy loop, careful": 6e7},
+    "cpu": {"native": 6e8, "xla": 3e8, "JAX loop": 2e8, "PyTorch eager": 1.5e8},
 }
 
 
@@ -52,7 +52,7 @@ def size(device: str, name: str) -> tuple[int, int]:
         whole = 2**24 // cells if name == "xla" else 16  # samples in a tile
         return whole * max(1, round(work / (cells * problem.PROTOCOL.n_steps) / whole)), problem.PROTOCOL.n_steps
     samples = max(2, round(work / (cells * problem.PROTOCOL.n_steps)))  # a core each, at least
-    return samples, int(np.clip(work * 256 / problem.N / (cells * samples), 20, problem.PROTOCOL.n_steps))
+    return samples, int(np.clip(work * 256 / problem.N / (cells * samples), 200, problem.PROTOCOL.n_steps))
 
 
 def gpu_product() -> Callable[[], float]:
