@@ -75,6 +75,14 @@ def gpu_product() -> Callable[[], float]:
     return run
 
 
+def product_alone(device: str) -> Callable[[], float]:
+    """A function that returns the node-steps per second of the product alone."""
+    if device == "gpu":
+        return gpu_product()
+    multiply = cpu_product()
+    return lambda: rate(multiply, 0.3) / problem.N
+
+
 def contestants(device: str, only: list[str]) -> dict[str, problem.Contestant]:
     """Those that are asked for and can run here, by name."""
     found = {}
@@ -109,15 +117,8 @@ def measure(device: str, rounds: int, only: list[str], *, unchecked: bool) -> di
     if unchecked:
         for name, run in found.items():  # compiles
             run(problem.drives(sizes[name][0]), 2)
-    if device == "gpu":
-        alone = gpu_product()
-    else:
-        multiply = cpu_product()
-
-        def alone() -> float:
-            return rate(multiply, 0.3) / problem.N
-
-    rates: dict[str, list[float]] = {name: [] for name in (*found, PRODUCT)}
+    alone = product_alone(device) if PRODUCT in only else None
+    rates: dict[str, list[float]] = {name: [] for name in (*found, *([PRODUCT] if alone else []))}
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(rounds):
@@ -127,7 +128,8 @@ def measure(device: str, rounds: int, only: list[str], *, unchecked: bool) -> di
             start = time.perf_counter()
             run(h, n_steps)
             rates[name].append(samples * problem.M * problem.N * n_steps / (time.perf_counter() - start))
-        rates[PRODUCT].append(alone())
+        if alone:
+            rates[PRODUCT].append(alone())
     leader = next(iter(found))
     return {
         "nodes": problem.N,
@@ -184,7 +186,7 @@ def main() -> None:
         jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
     if options.one:
         unchecked = options.unchecked or options.device == "cpu"
-        only = options.only or list(WORK[options.device])
+        only = options.only or [*WORK[options.device], PRODUCT]
         print(json.dumps(measure(options.device, options.rounds, only, unchecked=unchecked)))
         return
     machine = describe("torch", "cupy-cuda13x", checkout=HERE)
