@@ -65,25 +65,31 @@ def scaling(files: list[Path]) -> None:
 
 
 def nodes(files: list[Path]) -> None:
-    """Node-steps per second over the number of nodes: engines and peers on a GPU, and `native` on its CPU."""
-    figure, panel = plt.subplots(figsize=(5.6, 3.4))
-    for file in files:
-        sizes = json.loads(file.read_text())["sizes"]
-        styles = iter((("-", OURS), ("-", "#d1663a"), ("--", "#8a8f94"), ("--", "#4d5156"), (":", "#0b6e8f")))
-        for name, (stroke, colour) in zip(sizes[0]["node_steps_per_second"], styles, strict=False):
-            rates = [size["node_steps_per_second"][name] for size in sizes]
-            text = f"thermoment: {name}" if name in ENGINES else name
-            panel.plot([s["nodes"] for s in sizes], rates, stroke, marker="o", color=colour, markersize=3, label=text)
-    native = json.loads((RESULTS / "scaling-native.json").read_text())["scans"]["nodes"]
-    rates = [p["samples"] * p["replicas"] * p["nodes"] * p["steps"] / p["seconds"] for p in native]
-    panel.plot(
-        [p["nodes"] for p in native], rates, "o-", color="#6b8e23", markersize=3, label="thermoment: native, 2 cores"
-    )
-    panel.set_xscale("log", base=2)
-    panel.set_yscale("log")
-    panel.set_xlabel("nodes")
-    panel.set_ylabel("node-steps per second")
-    panel.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    """Node-steps per second over the number of nodes: engines, peers and the product alone, a panel for each device."""
+    strokes = {
+        "cuda": ("o-", OURS),
+        "native": ("o-", OURS),
+        "xla": ("o-", "#d1663a"),
+        "JAX loop": ("o--", "#8a8f94"),
+        "PyTorch compiled, TF32": ("s--", "#4d5156"),
+        "product alone": (":", OURS),
+    }
+    results = [json.loads(file.read_text()) for file in files]
+    figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.4), sharex=True)
+    for panel, device in zip(panels, ("gpu", "cpu"), strict=True):
+        sizes = [size for result in results if result["device"] == device for size in result["sizes"]]
+        for name, (stroke, colour) in strokes.items():
+            rates = {size["nodes"]: size["node_steps_per_second"].get(name) for size in sizes}
+            own = sorted((n, rate) for n, rate in rates.items() if rate)
+            if own:
+                text = f"thermoment: {name}" if name in ENGINES else name
+                panel.plot(*zip(*own, strict=True), stroke, color=colour, markersize=3, linewidth=1, label=text)
+        panel.set_xscale("log", base=2)
+        panel.set_yscale("log")
+        panel.set_xlabel("nodes")
+        panel.set_title(where(sizes[-1]["machine"]), loc="left", fontsize=9, fontweight="bold")
+        panel.legend(frameon=False, fontsize=7, loc="lower left")
+    panels[0].set_ylabel("node-steps per second")
     save(figure, "nodes")
 
 

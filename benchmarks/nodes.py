@@ -1,11 +1,15 @@
-"""Networks of many sizes on a GPU: thermoment beside a plain loop in JAX and in PyTorch, and the product W x alone.
+"""Networks of many sizes: thermoment beside what one would write without it, and the product W x alone.
 
-    python benchmarks/nodes.py [--nodes 64 256 1024] [--rounds 3] [--out benchmarks/results/nodes-NAME.json]
+    python benchmarks/nodes.py --device gpu [--nodes 64 256] [--rounds 3] [--out benchmarks/results/nodes-NAME.json]
 
-Every number of nodes is a process of its own, in which all contestants first show that they compute the right moments
-(agreement.py) and then run in turn, from drives to moments. The product alone is by the vendor's library, in half
-precision, rows of replicas times W: no engine that multiplies in half precision can be faster. Sizes that the file has
-and that are not asked for stay in it.
+Every number of nodes is a process of its own. On a GPU all of them first get ready: they compile, and every contestant
+shows that it computes the right moments (agreement.py). Then they measure, one process after the other, and in each the
+contestants in turn, from drives to moments. On a CPU, where large networks would take hours to show that, each
+process runs by itself, and peers.py has shown it at the paper's size.
+
+The product alone is rows of replicas times W, as fast as the device has it: on a GPU in half precision by the vendor's
+library, on a CPU the instruction of the native engine on numbers in registers (limits.py). No engine that multiplies so
+can be faster. Sizes that the file has and that are not asked for stay in it.
 """
 
 import argparse
@@ -21,9 +25,11 @@ from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch wants some of the GPU's memory too
 
+import jax
 import numpy as np
 import problem
 from agreement import Agreement, DisagreementError
+from limits import cpu_product, rate
 from peers import ENTRIES
 
 from thermoment._support.files import write_whole
@@ -31,19 +37,26 @@ from thermoment._support.host import describe
 
 HERE = Path(__file__).parent
 NODES = (64, 128, 256, 512, 1024, 2048, 4096)
-CONTESTANTS = ("cuda", "xla", "JAX loop", "PyTorch compiled, TF32")
-PRODUCT = "half-precision product alone"
-# Node-steps in a round: some seconds.
-WORK = {"cuda": 4e11, "xla": 1e11, "JAX loop": 5e10, "PyTorch compiled, TF32": 5e10}
+PRODUCT = "product alone"
+# Node-steps in a round, at 256 nodes: about a second. The first leads.
+WORK = {
+    "gpu": {"cuda": 2e11, "xla": 5e10, "JAX loop": 2.5e10, "PyTorch compiled, TF32": 2.5e10},
+    "cpu": {"native": 6e8, "xla": 3e8, "JAX loop": 2e8, "PyTorch eager": 1.5e8},
+}
 
 
-def sample_count(name: str) -> int:
-    """As many as take a contestant about a second, in whole tiles."""
-    return 16 * max(1, round(WORK[name] / (problem.N * problem.M * problem.PROTOCOL.n_steps) / 16))
+def size(device: str, name: str) -> tuple[int, int]:
+    """Samples and steps of a round. On a CPU, where one sample of a large network takes long, it has fewer steps."""
+    work, cells = WORK[device][name], problem.N * problem.M
+    if device == "gpu":
+        whole = 2**24 // cells if name == "xla" else 16  # samples in a tile
+        return whole * max(1, round(work / (cells * problem.PROTOCOL.n_steps) / whole)), problem.PROTOCOL.n_steps
+    samples = max(2, round(work / (cells * problem.PROTOCOL.n_steps)))  # a core each, at least
+    return samples, int(np.clip(work * 256 / problem.N / (cells * samples), 200, problem.PROTOCOL.n_steps))
 
 
-def product_alone() -> Callable[[], float]:
-    """A function that multiplies x of many replicas by W, and returns node-steps per second."""
+def gpu_product() -> Callable[[], float]:
+    """A function that multiplies x of many replicas by W in half precision, and returns node-steps per second."""
     import cupy
 
     rows, repeats = 2**24 // problem.N, 4_000_000 // problem.N  # a fraction of a second
@@ -62,35 +75,69 @@ def product_alone() -> Callable[[], float]:
     return run
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    """All contestants at one number of nodes: node-steps per second in every round."""
-    found = {entry.name: entry.get() for entry in ENTRIES["gpu"] if entry.name in CONTESTANTS}
-    n_steps = problem.PROTOCOL.n_steps
-    agreement = Agreement.with_engine("cuda")
-    drives = {name: problem.drives(sample_count(name)) for name in found}
-    off = {}
+def product_alone(device: str) -> Callable[[], float]:
+    """A function that returns the node-steps per second of the product alone."""
+    if device == "gpu":
+        return gpu_product()
+    multiply = cpu_product()
+    return lambda: rate(multiply, 0.3) / problem.N
+
+
+def contestants(device: str, only: list[str]) -> dict[str, problem.Contestant]:
+    """Those that are asked for and can run here, by name."""
+    found = {}
+    for entry in ENTRIES[device]:
+        if entry.name in only:
+            try:
+                found[entry.name] = entry.get()
+            except ImportError as why:
+                print(f"{entry.name} is left out: {why}", file=sys.stderr)
+    return found
+
+
+def agreed(found: dict[str, problem.Contestant]) -> dict[str, float]:
+    """How far each contestant on a GPU is off, in standard errors; raises where that is too far."""
+    agreement, off = Agreement.with_engine(next(iter(found))), {}
     for name, run in found.items():  # as many samples as will be timed: what is compiled for a size is compiled once
-        copies = len(drives[name]) if name not in ("cuda", "xla") else 16
+        samples, n_steps = size("gpu", name)
+        copies = samples if name not in ("cuda", "xla") else 16
         off[name] = agreement.distance(
             np.asarray(run(np.repeat(problem.drives(1), copies, axis=0), n_steps), np.float64)
         )
         if not off[name] < agreement.limit:
             raise DisagreementError(f"{name} is {off[name]:.1f} standard errors off, {agreement.limit} are allowed.")
-    alone = product_alone()
-    rates: dict[str, list[float]] = {name: [] for name in (*found, PRODUCT)}
+    return off
+
+
+def measure(device: str, rounds: int, only: list[str], *, unchecked: bool) -> dict[str, Any]:
+    """All contestants at one number of nodes: node-steps per second in every round."""
+    found = contestants(device, only)
+    sizes = {name: size(device, name) for name in found}
+    off = {} if unchecked else agreed(found)
+    if unchecked:
+        for name, run in found.items():  # compiles
+            run(problem.drives(sizes[name][0]), 2)
+    alone = product_alone(device) if PRODUCT in only else None
+    rates: dict[str, list[float]] = {name: [] for name in (*found, *([PRODUCT] if alone else []))}
+    print("ready", flush=True)
+    sys.stdin.readline()
     for _ in range(rounds):
         for name, run in found.items():
+            samples, n_steps = sizes[name]
+            h = problem.drives(samples)
             start = time.perf_counter()
-            run(drives[name], n_steps)
-            rates[name].append(len(drives[name]) * problem.M * problem.N * n_steps / (time.perf_counter() - start))
-        rates[PRODUCT].append(alone())
+            run(h, n_steps)
+            rates[name].append(samples * problem.M * problem.N * n_steps / (time.perf_counter() - start))
+        if alone:
+            rates[PRODUCT].append(alone())
+    leader = next(iter(found))
     return {
         "nodes": problem.N,
         "standard_errors_off": off,
-        "samples": {name: len(h) for name, h in drives.items()},
+        "samples_and_steps": sizes,
         "node_steps_per_second": {name: median(own) for name, own in rates.items()},
         "rounds": rates,
-        "cuda_is_faster_by": _ratios(rates, "cuda"),
+        f"{leader}_is_faster_by": _ratios(rates, leader),
         "xla_is_faster_by": _ratios(rates, "xla"),
     }
 
@@ -104,35 +151,69 @@ def _ratios(rates: dict[str, list[float]], first: str) -> dict[str, float]:
     }
 
 
+class Size:
+    """A process for one number of nodes. It gets ready by itself and measures when it is told to."""
+
+    def __init__(self, nodes: int) -> None:
+        command = [sys.executable, __file__, *sys.argv[1:], "--one"]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.nodes = nodes
+        self._process = subprocess.Popen(command, env=os.environ | {"NODES": str(nodes)}, **pipes)
+
+    def wait(self) -> bool:
+        """Until it is ready; False where it cannot be."""
+        assert self._process.stdout
+        return bool(self._process.stdout.readline() == "ready\n")
+
+    def measured(self) -> dict[str, Any] | None:
+        printed, _ = self._process.communicate("go\n")
+        return None if self._process.returncode else json.loads(printed.splitlines()[-1])
+
+
 def main() -> None:
     """Starts a process for every number of nodes; prints a table and writes the JSON after each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--device", choices=WORK, required=True)
     parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="the contestant that leads, xla, and others")
+    parser.add_argument("--unchecked", action="store_true", help="where an earlier run on the GPU has shown agreement")
     parser.add_argument("--commit", help="of the code, where the folder is no checkout")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.device == "cpu":
+        jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
     if options.one:
-        print(json.dumps(measure(options.rounds)))
+        unchecked = options.unchecked or options.device == "cpu"
+        only = options.only or [*WORK[options.device], PRODUCT]
+        print(json.dumps(measure(options.device, options.rounds, only, unchecked=unchecked)))
         return
     machine = describe("torch", "cupy-cuda13x", checkout=HERE)
     if options.commit:
         machine["commit"] = options.commit
     before = json.loads(options.out.read_text())["sizes"] if options.out and options.out.exists() else []
     sizes: dict[int, dict[str, Any]] = {row["nodes"]: row for row in before}
-    for nodes in options.nodes:
-        command = [sys.executable, __file__, "--one", "--rounds", str(options.rounds)]
-        done = subprocess.run(command, env=os.environ | {"NODES": str(nodes)}, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
+    started: list[Size] = []
+    if options.device == "gpu":  # together: getting ready takes a core each, and most of the time
+        started = [Size(nodes) for nodes in options.nodes]
+        for one in started:
+            one.wait()
+    for k, nodes in enumerate(options.nodes):
+        if options.device == "gpu":
+            found = started[k].measured()
+        else:
+            alone = Size(nodes)
+            found = alone.measured() if alone.wait() else None
+        if found is None:
             print(f"N = {nodes}: no result", flush=True)
             continue
-        sizes[nodes] = json.loads(done.stdout.splitlines()[-1]) | {"machine": machine}
-        row = sizes[nodes]["node_steps_per_second"]
+        sizes[nodes] = found | {"machine": machine}
+        row = found["node_steps_per_second"]
         print(f"N = {nodes}: " + ", ".join(f"{name} {rate:.3g}" for name, rate in row.items()), flush=True)
         if options.out:
             ordered = [sizes[n] for n in sorted(sizes)]
-            result = {"replicas": problem.M, "steps": problem.PROTOCOL.n_steps, "sizes": ordered}
+            result = {"device": options.device, "replicas": problem.M, "sizes": ordered}
             write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
 
 

@@ -87,12 +87,12 @@ class TestAgainstReference:
         protocol = tm.Protocol(dt=4e-3, t_final=0.2 if N == 256 else 1.0, n_replicas=M)
         moments = tm.simulate(network(N), images(S), protocol, engine=candidate.engine)
         expected = reference(N, M, 13, protocol).raw[:S]
-        np.testing.assert_allclose(moments.raw, expected, rtol=0, atol=candidate.tolerance)
+        np.testing.assert_allclose(moments.raw, expected, rtol=0, atol=candidate.tolerance_at(N))
 
     def test_the_papers_size_and_protocol(self, candidate: Candidate) -> None:
         moments = tm.simulate(network(256), images(1), tm.Protocol(), engine=candidate.engine)
         expected = reference(256, 128, 1, tm.Protocol())
-        np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=candidate.tolerance)
+        np.testing.assert_allclose(moments.raw, expected.raw, rtol=0, atol=candidate.tolerance_at(256))
         assert moments.info.clip_count == expected.info.clip_count == 0
         assert moments.info.n_steps == 1000
 

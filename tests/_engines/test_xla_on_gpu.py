@@ -1,4 +1,4 @@
-"""The steps that xla takes on a GPU, taken on the CPU: other noise in form, the same in value; loops in blocks."""
+"""The steps that xla takes on a GPU, taken on the CPU: noise node by node, loops in blocks, W x in half precision."""
 
 import math
 
@@ -21,9 +21,10 @@ IDS = np.array([2**63 + 2**40 + 3, 7], np.uint64)
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def way(_: xla.Xla, task: Task) -> xla_program.Way:
-        return xla_program.Way(quarters=True, counted=math.isfinite(task.protocol.clip))
+        return xla_program.Way(on_gpu=True, counted=math.isfinite(task.protocol.clip))
 
     monkeypatch.setattr(xla.Xla, "_way", way)
+    monkeypatch.setattr(xla_program, "UNROLL", 2)  # a CPU takes long to compile the steps of a turn
 
 
 def network(N: int) -> tm.Reservoir:
@@ -35,6 +36,7 @@ def network(N: int) -> tm.Reservoir:
 def test_against_the_reference(N: int, M: int, n_steps: int, clip: float) -> None:
     """Whole blocks of steps, a rest, and no block at all; with a clip that counts, and without one."""
     assert xla_program.BLOCK == 50
+    assert N <= xla.LARGEST_EXACT
     protocol = tm.Protocol(dt=1e-2, t_final=n_steps * 1e-2, n_replicas=M, clip=clip)
     found = tm.simulate(network(N), INPUTS, protocol, engine="xla", sample_ids=IDS)
     expected = tm.simulate(network(N), INPUTS, protocol, engine="reference", sample_ids=IDS)
@@ -59,3 +61,34 @@ def test_a_sample_has_the_same_bits_in_any_batch() -> None:
     whole = tm.simulate(network(6), INPUTS, protocol, engine="xla", sample_ids=IDS)
     alone = tm.simulate(network(6), INPUTS[1:], protocol, engine="xla", sample_ids=IDS[1:])
     assert bits(alone) == np.ascontiguousarray(whole.raw[1:]).tobytes()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e3])
+def test_half_precision_rounds_x_and_w_to_eleven_bits(scale: float) -> None:
+    """Whatever the size of W: the error of W x is that of two factors rounded by at most 2^-11, and not of none."""
+    N = xla.LARGEST_EXACT + 6
+    W = scale * np.random.default_rng(2).normal(size=(N, N)) * (1 - np.eye(N))
+    x0 = np.random.default_rng(3).normal(size=N)
+    dt = 1e-3 / scale  # one step moves x by 1e-3 W x / scale
+    free = tm.Dynamics(J2=1e-9 * scale, J4=0.0, kT=0.0)
+    reservoir = tm.Reservoir(W, np.zeros((N, 1)), np.zeros(N), free)
+    protocol = tm.Protocol(dt=dt, t_final=dt, n_replicas=1, orders=(1,))
+    moved = tm.simulate(reservoir, [[1.0]], protocol, engine="xla", x0=x0).raw[0, 0] - x0
+    error, most = np.abs(moved - dt * W @ x0), 2 * 2**-11 * dt * np.abs(W) @ np.abs(x0)
+    assert (error < most + 1e-7).all()
+    assert error.max() > 1e-6
+
+
+def test_states_that_half_precision_cannot_hold_are_refused() -> None:
+    """A node driven to 1e5 is fine where W x is in float32, and named where it is not."""
+    linear = tm.Dynamics(J2=0.5, J4=0.0, kT=0.01)
+    protocol = tm.Protocol(dt=0.1, t_final=5.0, n_replicas=2, orders=(1,))
+    for N in (8, xla.LARGEST_EXACT + 6):
+        driven = tm.Reservoir(np.zeros((N, N)), np.ones((N, 1)), np.zeros(N), linear)
+        if N <= xla.LARGEST_EXACT:
+            assert tm.simulate(driven, [[1e5]], protocol, engine="xla").raw.min() > 65504
+            continue
+        with pytest.raises(RuntimeError, match="went beyond 65504"):
+            tm.simulate(driven, [[1e5]], protocol, engine="xla")
+        with pytest.raises(RuntimeError, match="went beyond 65504"):
+            tm.sample_paths(driven, [[1e5]], protocol, nodes=(0,), every=10, engine="xla")

@@ -1,4 +1,4 @@
-"""The noise contract's normals in JAX: two to a complex number as a CPU likes it, in quarters as a GPU does."""
+"""The noise contract's normals in JAX: two to a complex number as a CPU likes it, each by itself as a GPU does."""
 
 from typing import Any
 
@@ -35,23 +35,28 @@ def box_muller(pair: jax.Array, dtype: Any) -> jax.Array:
     return lax.complex(radius * cos, radius * sin)
 
 
-def normals_in_quarters(step: Any, replicas: jax.Array, groups: int, ids: jax.Array, keys: jax.Array) -> jax.Array:
-    """All normals of one step in float32: (len(ids), len(replicas), 4 groups).
+def normals_in_groups(step: Any, replicas: jax.Array, groups: int, ids: jax.Array, keys: jax.Array) -> jax.Array:
+    """All normals of one step in float32, node by node, with keys of 32 bits: (len(ids), len(replicas), 4 groups).
 
-    The first quarter holds xi_4g, then come xi_4g+2, xi_4g+1 and xi_4g+3. XLA on a GPU computes the words once, in a
-    kernel of their own, since they are used four times; what follows it does where the normals are used. On a GPU it
-    is worth while to multiply 32 by 32 bits, which is one instruction.
+    Every element is computed by itself from the words of its group. A thread of XLA's kernels on a GPU does four
+    neighbouring elements, which are a group, and the compiler sees that their words are the same: Philox runs once. So
+    nothing but x and W x goes through memory in a step. A multiplication of 32 by 32 bits is one instruction on a GPU.
     """
-    shape = (len(ids), len(replicas), groups)
+    shape = (len(ids), len(replicas), groups, 4)
+    place = lax.broadcasted_iota(jnp.uint32, shape, 3)
+    # XLA does not know that this is 0. It would make a kernel of its own of each part of Philox that is the same for
+    # several nodes, and starting these takes longer than what they save.
+    zero = place >> np.uint32(31)
     words = (
-        jnp.broadcast_to(step.astype(jnp.uint32), shape),
-        replicas.astype(jnp.uint32)[:, None] * np.uint32(4096) + lax.broadcasted_iota(jnp.uint32, shape, 2),
-        jnp.broadcast_to(ids.astype(jnp.uint32)[:, None, None], shape),
-        jnp.broadcast_to(_high(ids)[:, None, None], shape),
+        zero + step.astype(jnp.uint32),
+        zero
+        + (replicas.astype(jnp.uint32) * np.uint32(4096))[:, None, None]
+        + lax.broadcasted_iota(jnp.uint32, shape, 2),
+        zero + ids.astype(jnp.uint32)[:, None, None, None],
+        zero + high_words(ids)[:, None, None, None],
     )
-    a, b, c, d = (word[:, :, None] for word in _philox_of_words(*words, keys))
-    quarter = lax.broadcasted_iota(jnp.uint32, (*shape[:2], 4, groups), 2)
-    second, cosine = quarter % 2 == 1, quarter < 2
+    a, b, c, d = _philox_of_words(*words, keys)
+    second, cosine = place >= 2, place % 2 == 0
     radius = jnp.sqrt(-2 * jnp.log(_unit(jnp.where(second, c, a))))
     angle = jnp.where(second, d, b) + jnp.where(cosine, np.uint32(2**30), np.uint32(0))
     return (radius * _sine(angle)).reshape(*shape[:2], 4 * groups)
@@ -60,16 +65,17 @@ def normals_in_quarters(step: Any, replicas: jax.Array, groups: int, ids: jax.Ar
 def _philox_of_words(
     a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array, keys: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """`noise.philox` on single words of 32 bits."""
+    """`noise.philox` on single words of 32 bits, with keys (rounds, 2) of 32 bits."""
     M0, M1 = _MULTIPLIERS
     for k0, k1 in keys:
         from_a, from_c = a.astype(jnp.uint64) * M0, c.astype(jnp.uint64) * M1
-        a, b = _high(from_c) ^ b ^ _high(k0), from_c.astype(jnp.uint32)
-        c, d = _high(from_a) ^ d ^ _high(k1), from_a.astype(jnp.uint32)
+        a, b = high_words(from_c) ^ b ^ k0, from_c.astype(jnp.uint32)
+        c, d = high_words(from_a) ^ d ^ k1, from_a.astype(jnp.uint32)
     return a, b, c, d
 
 
-def _high(pair: jax.Array) -> jax.Array:
+def high_words(pair: jax.Array) -> jax.Array:
+    """The upper 32 bits of each uint64."""
     return (pair >> 32).astype(jnp.uint32)
 
 

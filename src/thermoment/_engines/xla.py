@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
@@ -32,10 +33,16 @@ from thermoment._support.checks import invalid, quoted
 from thermoment._support.threads import cores, in_blocks
 from thermoment.noise import round_keys
 
+LARGEST_EXACT = 64
+"""Nodes up to which a GPU multiplies W x in float32. Beyond, its factors are in half precision."""
+
 
 @dataclass(frozen=True)
 class Xla:
-    """JAX on CPU, GPU or TPU, in float32 (default) or float64."""
+    """JAX on CPU, GPU or TPU, in float32 (default) or float64.
+
+    On a GPU, in float32, with more than 64 nodes, x and W are rounded to half precision (11 bits) for W x alone.
+    """
 
     dtype: str = "float32"
     name = "xla"
@@ -53,7 +60,8 @@ class Xla:
         check_samples(task)
 
     def moments(self, task: Task, report: Report) -> Outcome:
-        orders, layout = task.protocol.orders, _Layout.of(task)
+        way = self._way(task)
+        orders, layout = task.protocol.orders, _Layout.of(task, way)
         raw = np.zeros((task.n_reads, task.n_samples, len(orders), task.n_nodes))
         clip_counts, tallies = [0] * task.n_reads, [Tally(task) for _ in raw]
         states = np.empty((task.n_samples, task.n_replicas, task.n_nodes)) if task.keep_states else None
@@ -61,35 +69,28 @@ class Xla:
         if task.observables:
             watched = program.Watched(task.observables, task.dynamics, task.protocol.dt)
             scene = program.Scene(layout.columns, task.step.mu_dt)
-        i, j = layout.columns[np.array(task.pairs, np.intp).reshape(-1, 2).T]
-        products = np.zeros((task.n_reads, task.n_samples, 4, len(i)))
-        way = self._way(task)
+        products = np.zeros((task.n_reads, task.n_samples, 4, len(task.pairs)))
 
-        def run(work: _Work) -> tuple[list[program.Reading], Any, list[Any]]:
+        def run(work: _Work) -> tuple[list[_Found], Any]:
             if task.is_plain and not task.pairs:  # one program, in which no state leaves the loop
                 found = program.moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)
-                return [found], None, []
-            readings, joint = [], []
-            for segment, tile, state in work.advance(scene, watched):
-                if segment.read:
-                    readings.append(program.reading(tile, state, orders))
-                    if task.pairs:
-                        joint.append(program.products(tile, state, i, j))
-            return readings, state.x[: work.wanted[0], : work.wanted[1]] if task.keep_states else None, joint
+                return [(found, None)], None
+            return work.course(scene, watched)
 
-        for samples, replicas, (readings, x, joint) in self._tiles(task, layout, run):
+        for samples, replicas, (readings, x) in self._tiles(task, layout, run):
             count = samples.stop - samples.start
-            for r, (sums, clips, totals) in enumerate(readings):
+            for r, ((sums, clips, totals), joint) in enumerate(readings):
                 raw[r, samples] += sums[:count, :, layout.columns]
                 clip_counts[r] += int(clips[:count].sum())
                 if watched:
                     tallies[r].add(samples, replicas, np.stack(totals)[:, :count, : replicas.stop - replicas.start])
-            for r, sums in enumerate(joint):
-                products[r, samples] += sums[:count]
+                if joint is not None:
+                    products[r, samples] += joint[:count]
             if states is not None:
                 states[samples, replicas] = x[..., layout.columns]
             if replicas.stop == task.n_replicas:
                 report(samples.stop)
+        _check_finite(raw, way)
         raw /= task.n_replicas
         products /= task.n_replicas
         readings = zip(tallies, raw, clip_counts, products, strict=True)
@@ -101,21 +102,22 @@ class Xla:
         return states
 
     def sample_paths(self, task: Task, nodes: NDArray[np.intp], every: int) -> Array:
-        layout = _Layout.of(task)
+        way = self._way(task)
+        layout = _Layout.of(task, way)
         records = task.n_steps // every
         paths = np.zeros((task.n_samples, task.n_replicas, records + 1, len(nodes)))
-        columns, way = layout.columns[nodes], self._way(task)
+        columns = layout.columns[nodes]
 
         def run(work: _Work) -> Any:
             """(records, samples, replicas, len(nodes))"""
             if task.is_plain:
                 return program.paths(work.tile(task.segments[0]), columns, every, records, work.wanted, way)
-            moving = work.advance(every=every)
-            return np.stack([state.x[: work.wanted[0], : work.wanted[1], columns] for _, _, state in moving])
+            return np.stack([state.x[: work.wanted[0], : work.wanted[1], columns] for state in work.record(every)])
 
         for samples, replicas, x in self._tiles(task, layout, run):
             paths[samples, replicas, 0] = task.started(samples, replicas)[..., nodes]
             paths[samples, replicas, 1:] = np.moveaxis(x, 0, 2)
+        _check_finite(paths, way)
         return paths
 
     @property
@@ -126,7 +128,7 @@ class Xla:
         """How steps are taken here. On a CPU, a TPU and in float64 there is one way only."""
         if self.dtype != "float32" or not self.on_gpu:
             return program.Way()
-        return program.Way(quarters=True, counted=math.isfinite(task.protocol.clip))
+        return program.Way(on_gpu=True, counted=math.isfinite(task.protocol.clip))
 
     def _tiles(
         self, task: Task, layout: "_Layout", run: Callable[["_Work"], Any]
@@ -176,7 +178,30 @@ class Xla:
         linear, cubic, sigma, square = coefficients
         clip = np.dtype(self.dtype).type(task.protocol.clip)
         keys = round_keys(task.protocol.seed, task.stream)
-        return nodes, W, keys, linear, cubic, sigma, clip, square if step.square.any() else None
+        constants = nodes, W, keys, linear, cubic, sigma, clip, square if step.square.any() else None
+        if not self._way(task).on_gpu:
+            return constants
+        unit = np.float32(2.0 ** -power_of_two(W))
+        return *constants, ((W / unit).astype(np.float16 if task.n_nodes > LARGEST_EXACT else np.float32), unit)
+
+
+_Found = tuple[program.Reading, Any]
+"""What is read at the end of a segment: the reading, and the products of pairs (q, 4, P) or None."""
+
+
+def _check_finite(found: Array, way: program.Way) -> None:
+    """Raises where x in half precision was infinite, which made all nodes of the replica NaN."""
+    if way.on_gpu and not np.isfinite(found).all():
+        raise RuntimeError(
+            "States went beyond 65504, where the half-precision product of xla on a GPU ends. "
+            'Xla("float64") has no such end.'
+        )
+
+
+def power_of_two(W: NDArray[Any]) -> int:
+    """p that brings the largest element of W 2^p between 2^13 and 2^14: half precision is for 6e-5 to 65504."""
+    largest = float(np.abs(W).max())
+    return 14 - math.frexp(largest)[1] if largest else 0
 
 
 class _Layout(NamedTuple):
@@ -187,19 +212,25 @@ class _Layout(NamedTuple):
     width: int
     """N rounded up to whole groups of four."""
     columns: NDArray[np.intp]
-    """(N,): the column of each node. The nodes of a group are a quarter of the width apart, as in `program.noise`."""
+    """(N,): the column of each node. Unless on a GPU, the nodes of a group are a quarter of the width apart, as in
+    `program.noise`."""
+    rows: int
+    """Segments in one call of a program."""
 
     @classmethod
-    def of(cls, task: Task) -> "_Layout":
+    def of(cls, task: Task, way: program.Way) -> "_Layout":
         groups = (task.n_nodes + 3) // 4
         # On a CPU a tile should stay in the cache of its core; on a GPU or TPU it should fill the device.
         on_cpu = jax.local_devices()[0].platform == "cpu"
         least, cells = (64, 2**15) if on_cpu else (1024, 2**24)
         rows = max(least, cells // (4 * groups))
         replicas = min(task.n_replicas, rows)
+        samples = rows // replicas
         node = np.arange(task.n_nodes)
         quarter = np.array([0, 2, 1, 3])[node % 4]
-        return cls(rows // replicas, replicas, 4 * groups, quarter * groups + node // 4)
+        columns = node if way.on_gpu else quarter * groups + node // 4
+        most = (2**18 if on_cpu else 2**21) // (samples * 4 * groups)
+        return cls(samples, replicas, 4 * groups, columns, min(max(most, 1), 64))
 
 
 class _Work(NamedTuple):
@@ -220,33 +251,77 @@ class _Work(NamedTuple):
         """How many samples and replicas of the tile are more than padding."""
         return self.samples.stop - self.samples.start, self.replicas.stop - self.replicas.start
 
+    def push(self, segment: Segment) -> NDArray[Any]:
+        """mu dt h in a segment: (layout.samples, layout.width)."""
+        h = np.zeros((self.layout.samples, self.layout.width))
+        h[: self.wanted[0], self.layout.columns] = self.task.step.mu_dt * segment.drive[self.samples]
+        return h.astype(self.dtype)
+
     def tile(self, segment: Segment) -> program.Tile:
         """The tile in a segment."""
         task, layout = self.task, self.layout
         S, M = self.wanted
-        h = np.zeros((layout.samples, layout.width))
-        h[:S, layout.columns] = task.step.mu_dt * segment.drive[self.samples]
         ids = np.zeros(layout.samples, np.uint64)
         ids[:S] = task.sample_ids[self.samples]
         live = np.arange(layout.replicas) < M
-        own = jax.device_put((h.astype(self.dtype), ids, np.uint64(self.replicas.start), live), self.device)
+        own = jax.device_put((self.push(segment), ids, np.uint64(self.replicas.start), live), self.device)
         return program.Tile(*own, *self.constants[id(segment.W)])
 
-    def advance(
-        self, scene: "program.Scene | None" = None, watched: "program.Watched | None" = None, every: int | None = None
-    ) -> "Iterator[tuple[Segment, program.Tile, program.State]]":
-        """Through all segments: the state at the end of each, or after every `every` steps."""
-        layout, first = self.layout, self.task.first_step
-        S, M = self.wanted
+    def begin(self, watched: "program.Watched | None" = None) -> program.State:
+        """Before the first step."""
+        layout, (S, M) = self.layout, self.wanted
         x = np.zeros((layout.samples, layout.replicas, layout.width), self.dtype)
         x[:S, :M, layout.columns] = self.task.started(self.samples, self.replicas)
-        state, n = None, first
+        tile = self.tile(self.task.segments[0])
+        state: program.State = program.begin(
+            tile, jax.device_put(x, self.device), self.task.first_step, watched, self.way
+        )
+        return state
+
+    def course(self, scene: "program.Scene | None", watched: "program.Watched | None") -> "tuple[list[_Found], Any]":
+        """Through all segments: what is read, and the states at the end where the task wants them.
+
+        Segments in a row that have the same coupling and number of steps are one call of a program, as many as
+        `layout.rows` allows: a signal costs what its steps cost, not a call for each of its rows.
+        """
+        task, layout = self.task, self.layout
+        pairs = tuple(layout.columns[np.array(task.pairs, np.intp).T]) if task.pairs else None
+        state, n, readings = self.begin(watched), task.first_step, []
+        for (each, _), group in groupby(task.segments, lambda one: (one.n_steps, id(one.W))):
+            alike = list(group)
+            for k in range(0, len(alike), layout.rows):
+                segments = alike[k : k + layout.rows]
+                drives = np.zeros((layout.rows, layout.samples, layout.width), self.dtype)
+                drives[: len(segments)] = [self.push(one) for one in segments]
+                state, found = program.course(
+                    self.tile(segments[0]),
+                    state,
+                    jax.device_put(drives, self.device),
+                    len(segments),
+                    n,
+                    each,
+                    task.protocol.orders,
+                    pairs,
+                    scene,
+                    watched,
+                    self.way,
+                )
+                n += len(segments) * each
+                if any(one.read for one in segments):
+                    rows = jax.device_get(found)
+                    for k, one in enumerate(segments):
+                        if one.read:  # a copy without the samples that only fill the tile up
+                            readings.append(jax.tree.map(lambda row, k=k: row[k, : self.wanted[0]].copy(), rows))
+        return readings, state.x[: self.wanted[0], : self.wanted[1]] if task.keep_states else None
+
+    def record(self, every: int) -> Iterator[program.State]:
+        """Through all segments: the state after every `every` steps."""
+        first = n = self.task.first_step
+        state = self.begin()
         for segment in self.task.segments:
             tile, end = self.tile(segment), n + segment.n_steps
-            if state is None:
-                state = program.begin(tile, jax.device_put(x, self.device), n, watched, self.way)
             while n < end:
-                stop = end if every is None else min(end, n + every - (n - first) % every)
-                state, n = program.segment(tile, state, n, stop, scene, watched, self.way), stop
-                if every is None or (n - first) % every == 0:
-                    yield segment, tile, state
+                stop = min(end, n + every - (n - first) % every)
+                state, n = program.segment(tile, state, n, stop, self.way), stop
+                if (n - first) % every == 0:
+                    yield state

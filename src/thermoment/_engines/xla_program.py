@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from thermoment._engines.jax_noise import box_muller, normals_in_quarters
+from thermoment._engines.jax_noise import box_muller, high_words, normals_in_groups
 from thermoment._engines.task import Move, Observable
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.noise import counters, philox
@@ -24,6 +24,10 @@ from thermoment.physics import Dynamics
 
 BLOCK = 50
 """Steps of a loop whose length the compiler knows. After every other step the host asks a GPU whether to go on."""
+UNROLL = 5
+"""Steps in one turn of that loop. What does not depend on the step is prepared by small kernels in every turn."""
+OPTIONS = REPRODUCIBLE | {"xla_gpu_enable_triton_gemm": False}
+"""Matrix products by the vendor's library. XLA's own have to be chosen by stopwatch, or are several times slower."""
 
 
 class Tile(NamedTuple):
@@ -48,15 +52,17 @@ class Tile(NamedTuple):
     clip: jax.Array
     square: jax.Array | None = None
     """(width,); None where J3 = 0, and the program then has no trace of it"""
+    scaled: tuple[jax.Array, jax.Array] | None = None
+    """on a GPU mu dt W^T 2^p, in half precision or in float32, and 2^-p"""
 
 
 class Way(NamedTuple):
     """What a program is compiled for beside its shapes (measurements in docs/log.md)."""
 
-    quarters: bool = False
-    """Noise made in the step that needs it, in quarters of the columns; loops of a known length."""
+    on_gpu: bool = False
+    """Noise made in the step that needs it, node by node; loops of a known length."""
     counted: bool = True
-    """Whether updates are held against the clip. XLA makes a second kernel of the count, a fifth of the time."""
+    """Whether updates are held against the clip."""
 
 
 class State(NamedTuple):
@@ -68,6 +74,8 @@ class State(NamedTuple):
     """(q, r): updates so far that went beyond the clip"""
     totals: tuple[jax.Array, ...] = ()
     """(q, r) each: what the observables have added up to"""
+    half: jax.Array | None = None
+    """x in half precision, where W x is multiplied in it: (q, r, width)"""
 
 
 class Watched(NamedTuple):
@@ -122,46 +130,72 @@ def start(tile: Tile, way: Way, n_observables: int = 0, x: jax.Array | None = No
     if x is None:
         x = jnp.zeros((len(tile.ids), len(tile.live), tile.h.shape[1]), tile.h.dtype)
     totals = (jnp.zeros(x.shape[:2], jnp.float64),) * n_observables
-    first = None if way.quarters else noise(tile, jnp.asarray(n, jnp.uint64))
-    return State(x, first, jnp.zeros(x.shape[:2], jnp.uint64), totals)
+    first = None if way.on_gpu else noise(tile, jnp.asarray(n, jnp.uint64))
+    in_halves = tile.scaled is not None and tile.scaled[0].dtype == jnp.float16
+    half = x.astype(jnp.float16) if in_halves else None
+    return State(x, first, jnp.zeros(x.shape[:2], jnp.uint64), totals, half)
+
+
+def coupled(tile: Tile, state: State) -> jax.Array:
+    """mu dt W x: (q, r, width)."""
+    rows = (-1, state.x.shape[-1])
+    if tile.scaled is None:  # HIGH is float32 on a CPU
+        product = jnp.dot(state.x.reshape(rows), tile.W, precision=lax.Precision.HIGH)
+    else:
+        # XLA does not know the unit. Without it the product would also add the force, which would go through memory.
+        W, unit = tile.scaled
+        x, precision = (state.half, None) if state.half is not None else (state.x, lax.Precision.HIGHEST)
+        product = jnp.dot(x.reshape(rows), W, precision=precision, preferred_element_type=jnp.float32) * unit
+    return product.reshape(state.x.shape)
 
 
 def advance(tile: Tile, state: State, first: Any, last: Any, way: Way, watch: Watch | None = None) -> State:
     """Steps `first` to `last` - 1 of the recursion."""
+    replicas = tile.first_replica + jnp.arange(len(tile.live), dtype=jnp.uint64)
+    keys = high_words(tile.keys)
 
     def step(n: jax.Array, state: State) -> State:
         x = state.x
         if state.noise is None:
-            replicas = tile.first_replica + jnp.arange(len(tile.live), dtype=jnp.uint64)
-            xi = normals_in_quarters(n, replicas, x.shape[-1] // 4, tile.ids, tile.keys)
+            xi = normals_in_groups(n, replicas, x.shape[-1] // 4, tile.ids, keys)
         else:
             xi = jnp.concatenate([state.noise.real, state.noise.imag], axis=-1)
-        # HIGH is float32 on a CPU and TF32 on a GPU, where it moves the paper's moments by less than 1e-6. DEFAULT is a
-        # little faster there, and was 4e-5 off: it seems to cut x and W off instead of rounding them.
-        Wx = jnp.dot(x.reshape(-1, x.shape[-1]), tile.W, precision=lax.Precision.HIGH)
+        Wx = coupled(tile, state)
         if tile.square is None:
             local = x * (tile.linear + tile.cubic * x * x)
         else:
             local = x * (tile.linear + x * (tile.square + tile.cubic * x))
-        y = x + (local + tile.h[:, None] + Wx.reshape(x.shape)) + tile.sigma * xi
+        y = x + (local + tile.h[:, None] + Wx) + tile.sigma * xi
         after, clipped = y, state.clipped
         if way.counted:
-            clipped += ((jnp.abs(y) > tile.clip) & tile.nodes).sum(axis=-1, dtype=jnp.uint32)
+            beyond = (jnp.abs(y) > tile.clip) & tile.nodes
+            clipped += beyond if way.on_gpu else beyond.sum(axis=-1, dtype=jnp.uint32)
             after = jnp.clip(y, -tile.clip, tile.clip)
         gains = watch(x, after) if watch else ()
         totals = tuple(total + gain for total, gain in zip(state.totals, gains, strict=True))
-        return State(after, None if state.noise is None else noise(tile, n + 1), clipped, totals)
+        half = None if state.half is None else after.astype(jnp.float16)
+        return State(after, None if state.noise is None else noise(tile, n + 1), clipped, totals, half)
 
-    def block(k: jax.Array, state: State) -> State:
-        begin: jax.Array = first + k * BLOCK
-        advanced: State = lax.fori_loop(0, BLOCK, lambda i, state: step(begin + i, state), state)
-        return advanced
+    def steps(begin: jax.Array, count: Any, state: State) -> State:
+        """`count` steps on a GPU, at most `BLOCK`. Clipped updates are counted node by node, then summed.
+
+        A sum in each step would be a kernel of its own.
+        """
+        before = state.clipped
+        if way.counted:
+            state = state._replace(clipped=jnp.zeros(state.x.shape, jnp.uint8))
+        unroll = UNROLL if isinstance(count, int) else None
+        state = lax.fori_loop(0, count, lambda i, state: step(begin + i, state), state, unroll=unroll)
+        if way.counted:
+            before += state.clipped.sum(axis=-1, dtype=jnp.uint32)
+        return state._replace(clipped=before)
 
     first = jnp.asarray(first, jnp.int64)
-    if way.quarters:
+    if way.on_gpu:
         blocks = (last - first) // BLOCK
-        state = lax.fori_loop(0, blocks, block, state)
-        first += blocks * BLOCK
+        state = lax.fori_loop(0, blocks, lambda k, state: steps(first + k * BLOCK, BLOCK, state), state)
+        done = first + blocks * BLOCK
+        return steps(done, last - done, state)
     advanced: State = lax.fori_loop(first, last, step, state)
     return advanced
 
@@ -171,7 +205,7 @@ Reading = tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]
 the total for every replica (q, r)."""
 
 
-@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=OPTIONS)
 def moments(
     tile: Tile, n_steps: int, orders: tuple[int, ...], scene: Scene | None, watched: Watched | None, way: Way
 ) -> Reading:
@@ -191,31 +225,59 @@ def read(tile: Tile, state: State, orders: tuple[int, ...]) -> Reading:
     return sums, counted.sum(axis=1), state.totals
 
 
-reading = jax.jit(read, static_argnames="orders", compiler_options=REPRODUCIBLE)
-
-
-@partial(jax.jit, compiler_options=REPRODUCIBLE)
-def products(tile: Tile, state: State, i: jax.Array, j: jax.Array) -> jax.Array:
+def products(tile: Tile, state: State, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Sums over the tile's replicas, in float64, of x y, x^2 y, x y^2 and x^2 y^2 of P pairs of columns: (q, 4, P)."""
     live = jnp.where(tile.live[:, None], state.x.astype(jnp.float64), 0.0)
-    x, y = live[..., i], live[..., j]
+    x, y = (live[..., columns] for columns in pairs)
     return jnp.stack([term.sum(axis=1) for term in (x * y, x * x * y, x * y * y, (x * y) ** 2)], axis=1)
 
 
-@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=OPTIONS)
 def begin(tile: Tile, x: jax.Array, n: int, watched: Watched | None, way: Way) -> State:
     return start(tile, way, len(watched.observables) if watched else 0, x, n)
 
 
-@partial(jax.jit, static_argnames=("watched", "way"), compiler_options=REPRODUCIBLE)
-def segment(
-    tile: Tile, state: State, first: int, last: int, scene: Scene | None, watched: Watched | None, way: Way
-) -> State:
+@partial(jax.jit, static_argnames="way", compiler_options=OPTIONS)
+def segment(tile: Tile, state: State, first: int, last: int, way: Way) -> State:
     """Steps `first` to `last` - 1 in one segment."""
-    return advance(tile, state, first, last, way, watch(tile, scene, watched) if watched and scene else None)
+    return advance(tile, state, first, last, way)
 
 
-@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=REPRODUCIBLE)
+@partial(jax.jit, static_argnames=("orders", "watched", "way"), compiler_options=OPTIONS)
+def course(
+    tile: Tile,
+    state: State,
+    drives: jax.Array,
+    count: int,
+    first: int,
+    each: int,
+    orders: tuple[int, ...],
+    pairs: tuple[jax.Array, jax.Array] | None,
+    scene: Scene | None,
+    watched: Watched | None,
+    way: Way,
+) -> tuple[State, tuple[Reading, jax.Array | None]]:
+    """`count` segments of `each` steps from step `first` on, and what is read at the end of each, in rows (C, ...).
+
+    `drives` (C, q, width) has mu dt h of every segment. The rows from `count` on are filling.
+    """
+
+    def found(own: Tile, state: State) -> tuple[Reading, jax.Array | None]:
+        return read(own, state, orders), None if pairs is None else products(own, state, pairs)
+
+    def one(k: jax.Array, carried: Any) -> Any:
+        state, rows = carried
+        own = tile._replace(h=drives[k])
+        begin = first + k * each
+        state = advance(own, state, begin, begin + each, way, watch(own, scene, watched) if watched and scene else None)
+        new = found(own, state)
+        return state, jax.tree.map(lambda all_rows, row: all_rows.at[k].set(row), rows, new)
+
+    rows = jax.tree.map(lambda row: jnp.zeros((len(drives), *row.shape), row.dtype), jax.eval_shape(found, tile, state))
+    return lax.fori_loop(jnp.int64(0), jnp.asarray(count, jnp.int64), one, (state, rows))  # type: ignore[no-any-return]
+
+
+@partial(jax.jit, static_argnames=("records", "wanted", "way"), compiler_options=OPTIONS)
 def paths(
     tile: Tile, columns: NDArray[np.intp], every: int, records: int, wanted: tuple[int, int], way: Way
 ) -> jax.Array:
