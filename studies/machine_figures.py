@@ -19,6 +19,8 @@ from thermoment.plot.style import COLOURS, INK, MARKERS, MUTED, STROKES, WIDTH, 
 
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
+SHOWN = 100
+"""Rows of a signal."""
 
 
 def activations(found: dict[str, Any]) -> Figure:
@@ -31,8 +33,8 @@ def activations(found: dict[str, Any]) -> Figure:
         panel(axes, letter, name.replace("J2", "$J_2$").replace("J4", "$J_4$"))
         if letter != "a":
             axes.set_ylabel("")
-        if letter == "b":
-            axes.legend(loc="upper left")
+        if letter == "a":
+            axes.legend(loc="lower right", handlelength=1.6, borderaxespad=0.2)
     return figure
 
 
@@ -56,41 +58,46 @@ def clock(found: dict[str, Any]) -> Figure:
 
 
 def predictions(found: dict[str, Any]) -> Figure:
-    """A piece of each test signal, and what was predicted."""
-    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
-    for axes, letter, (name, title) in zip(
-        figure.subplots(2, 1),
-        "ab",
-        (("narma10", "NARMA-10"), ("mackey-glass", "Mackey-Glass, 84 rows ahead")),
-        strict=True,
-    ):
-        one = found[name]
-        shown = {"moments": one["langevin"]["prediction"][:150], "echo states": one["echo-state"]["prediction"][:150]}
-        prediction(one["target"][:150], shown, ax=axes)
-        panel(axes, letter, title)
-        axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.17), ncols=3)
+    """A piece of each test signal with what was predicted, and the errors of the predictions below it."""
+    figure = Figure(figsize=(WIDTH, 5.4), layout="constrained")
+    rows = figure.subplots(4, 1, height_ratios=[2, 1, 2, 1])
+    tasks = {"narma10": "NARMA-10", "mackey-glass": "Mackey-Glass, 84 rows ahead"}
+    for (above, below), letter, (name, title) in zip(rows.reshape(2, 2), "ab", tasks.items(), strict=True):
+        y = np.array(found[name]["target"][:SHOWN])
+        both = {"moments": "langevin", "echo states with squares": "echo-state"}
+        shown = {
+            label: np.array(found[name][kind]["means and squares"]["prediction"][:SHOWN])
+            for label, kind in both.items()
+        }
+        prediction(y, shown, ax=above)
+        panel(above, letter, title)
+        above.legend(loc="upper right", bbox_to_anchor=(1.0, 1.28), ncols=3)
+        above.set_xlabel("")
+        above.tick_params(labelbottom=False)
+        below.axhline(0, color=INK, linewidth=0.6)
+        for k, values in enumerate(shown.values()):
+            below.plot(values - y, color=COLOURS[k], linestyle=STROKES[k], linewidth=1.0)
+        below.set_xlim(0, SHOWN - 1)
+        below.set_xlabel("row")
+        below.set_ylabel("error")
     return figure
 
 
 def noise(found: dict[str, Any]) -> Figure:
     """The error over the temperature, by the number of replicas; and memory over the delay."""
-    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
-    tasks = figure.subplots(1, 3)
-    for axes, letter, (name, title) in zip(
-        tasks[:2], "ab", (("narma10", "NARMA-10"), ("mackey-glass", "Mackey-Glass")), strict=True
-    ):
-        _noise(axes, found[name])
-        panel(axes, letter, title)
+    figure = Figure(figsize=(WIDTH, 5.0), layout="constrained")
+    panels = figure.subplot_mosaic("ab;cc")
+    for letter, (name, title) in {"a": ("narma10", "NARMA-10"), "b": ("mackey-glass", "Mackey-Glass")}.items():
+        _noise(panels[letter], found[name])
+        panel(panels[letter], letter, title)
     remembered = {
-        key.replace("1e-0", "1e-"): Memory(np.array(one), sum(one))
+        key.replace("0.0001", "1e-4").replace("1e-0", "1e-"): Memory(np.array(one), sum(one))
         for key, one in found["memory"].items()
-        if "kT" in key and "kT = 0.01" not in key
+        if "kT" in key
     }
-    memory(remembered, ax=tasks[2])
-    tasks[2].set_ylim(0, 1.42)
-    tasks[2].set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
-    tasks[2].legend(loc="upper right", fontsize=5.5)
-    panel(tasks[2], "c", "memory")
+    memory(remembered, ax=panels["c"])
+    panels["c"].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="coupling (sum)", alignment="left")
+    panel(panels["c"], "c", "memory")
     return figure
 
 
@@ -101,15 +108,17 @@ def _noise(axes: Axes, found: dict[str, Any]) -> None:
         x, y = zip(*points, strict=True)
         label = f"{M} replica{'s' if M > 1 else ''}"
         axes.plot(x, y, MARKERS[k], linestyle=STROKES[k], color=COLOURS[k], markersize=3, label=label)
-    peer = found["echo-state"]["means"]["test error"]
-    axes.axhline(peer, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+    for label, stroke in (("means", (0, (2, 2))), ("means and squares", (0, (6, 2)))):
+        peer = found["echo-state"][label]["test error"]
+        name = "echo states" if label == "means" else "echo states and squares"
+        axes.axhline(peer, color=MUTED, linewidth=0.8, linestyle=stroke, label=name)
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("temperature $kT$")
     axes.set_ylabel("test error")
     grid(axes, "y")
-    axes.legend(loc="best", fontsize=6.5)
+    axes.legend(loc="upper left")
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ What is different here is the cost. All machines of a generation see the same no
 and the error that sampling adds is subtracted.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,22 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_function, check_integer, check_positive
+from thermoment._support.checks import check_integer, check_positive
 from thermoment._support.compilation import REPRODUCIBLE
-from thermoment.machines.neurons.gradient import Report
-from thermoment.machines.neurons.layers import Layered, first_moments
+from thermoment.machines.neurons.layers import Layered
 from thermoment.machines.neurons.sampled import (
     Clock,
     Weights,
     answers,
     check_examples,
-    check_pairs,
-    check_steps,
-    clock_for,
     machine_of,
     squared_error,
     weights_of,
 )
+from thermoment.machines.neurons.schedule import Report, Schedule
 from thermoment.protocol import Protocol
 
 _AT_ONCE = 20
@@ -85,22 +81,15 @@ def evolve(
     Cost: population * P * S * N * n_steps node-steps a generation; P is 1 in the warm-up.
     """
     x, y = check_examples(machine, inputs, targets)
-    protocol = first_moments(Protocol(dt=0.02, n_replicas=math.inf) if protocol is None else protocol)
-    counts = {"warm_up": warm_up, "generations": generations}
-    lengths = [check_integer(name, value, 0, 2**31) for name, value in counts.items()]
+    schedule = Schedule(protocol, warm_up, generations, n_replicas, seed, report, name="generations")
     population = check_integer("population", population, 2, 2**20)
     parents = check_integer("parents", parents, 1, population - 1)
-    n_replicas = check_pairs(n_replicas, 4)
-    spread, seed = check_positive("spread", spread), check_integer("seed", seed, 0, 2**31)
-    if report is not None:
-        check_function("report", report, 0, 0.0)
-    check_steps(machine, x, protocol)
+    spread = check_positive("spread", spread)
     examples = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
     spreads = jax.tree.map(lambda part: jnp.float32(spread) * part, _spreads(machine))
     best = jax.tree.map(lambda part: jnp.broadcast_to(part, (parents, *part.shape)), weights_of(machine))
     key, losses = jax.random.key(seed), list[float]()
-    for noisy, length in zip((False, True), lengths, strict=True):
-        clock = clock_for(machine, protocol, n_replicas, noisy)
+    for clock, length in schedule.phases(machine, x):
         for start in range(0, length, _AT_ONCE):
             count = min(_AT_ONCE, length - start)
             now = jax.random.fold_in(key, len(losses))
@@ -109,7 +98,7 @@ def evolve(
             if report is not None:
                 report(len(losses), losses[-1])
     # The first of the parents was lucky with the noise of its generation: all of them are judged again, by much more.
-    clock = clock_for(machine, protocol, n_replicas * _JUDGED_BY, noisy=True)
+    clock = schedule.clock(machine, n_replicas * _JUDGED_BY)
     found = _judged(best, *examples, jax.random.fold_in(key, len(losses)), clock)
     first = int(np.argmin(np.where(np.isfinite(found), found, np.inf)))
     return Evolved(machine_of(jax.tree.map(lambda part: part[first], best), machine), np.array(losses))

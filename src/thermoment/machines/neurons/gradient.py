@@ -11,28 +11,24 @@ import numpy as np
 import optax
 from numpy.typing import ArrayLike, NDArray
 
-from thermoment._support.checks import check_array, check_function, check_integer, check_labels, check_positive
+from thermoment._support.checks import check_array, check_integer, check_labels, check_positive
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.learning.batches import batches
-from thermoment.machines.neurons.layers import Layered, first_moments
+from thermoment.machines.neurons.layers import Layered
 from thermoment.machines.neurons.sampled import (
     Clock,
     Weights,
     answers,
     check_examples,
-    check_pairs,
-    check_steps,
-    clock_for,
     machine_of,
     squared_error,
     weights_of,
 )
+from thermoment.machines.neurons.schedule import Report, Schedule
 from thermoment.protocol import Protocol
 
 Loss = Callable[[jax.Array, jax.Array, Clock], jax.Array]
 """Of answers (P, S, C) and what is wanted of them."""
-Report = Callable[[int, float], None]
-"""Called with the number of steps done and the loss of the last one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +74,8 @@ def learn(
         `machine`, and `losses` of all steps.
     """
     x, y = check_examples(machine, inputs, targets)
-
-    options = (warm_up, steps, batch_size, n_replicas, learning_rate, seed, report)
-    return _descend(machine, x, y, protocol, _squares, *options)
+    schedule = Schedule(protocol, warm_up, steps, n_replicas, seed, report)
+    return _descend(machine, x, y, _squares, schedule, batch_size, learning_rate)
 
 
 def learn_classes(
@@ -120,9 +115,8 @@ def learn_classes(
         check_examples(machine, inputs, labels)
     x = check_array("inputs", inputs, ("S", machine.n_inputs))
     y = check_labels("labels", labels, len(x), machine.n_outputs)
-
-    options = (warm_up, steps, batch_size, n_replicas, learning_rate, seed, report)
-    return _descend(machine, x, y, protocol, _cross_entropy, *options, fewest=2)
+    schedule = Schedule(protocol, warm_up, steps, n_replicas, seed, report, fewest=2)
+    return _descend(machine, x, y, _cross_entropy, schedule, batch_size, learning_rate)
 
 
 def _squares(y: jax.Array, targets: jax.Array, clock: Clock) -> jax.Array:
@@ -138,31 +132,17 @@ def _descend(
     machine: Layered,
     x: NDArray[Any],
     y: NDArray[Any],
-    protocol: Protocol | None,
     loss: Loss,
-    warm_up: int,
-    steps: int,
+    schedule: Schedule,
     batch_size: int,
-    n_replicas: int,
     learning_rate: float,
-    seed: int,
-    report: Report | None,
-    fewest: int = 4,
 ) -> Trained:
     """Steps without noise, then steps with it."""
-    protocol = first_moments(Protocol(dt=0.02, n_replicas=math.inf) if protocol is None else protocol)
-    counts = {"warm_up": warm_up, "steps": steps}
-    warm_up, steps = (check_integer(name, value, 0, 2**31) for name, value in counts.items())
-    n_replicas = check_pairs(n_replicas, fewest)
     size = min(check_integer("batch_size", batch_size, 1, 2**31), len(x))
-    learning_rate, seed = check_positive("learning_rate", learning_rate), check_integer("seed", seed, 0, 2**31)
-    if report is not None:
-        check_function("report", report, 0, 0.0)
-    check_steps(machine, x, protocol)
+    learning_rate = check_positive("learning_rate", learning_rate)
     weights, losses = weights_of(machine), list[float]()
-    rng, key = np.random.default_rng(seed), jax.random.key(seed)
-    for noisy, count in ((False, warm_up), (True, steps)):
-        clock = clock_for(machine, protocol, n_replicas, noisy)
+    rng, key = np.random.default_rng(schedule.seed), jax.random.key(schedule.seed)
+    for clock, count in schedule.phases(machine, x):
         optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, max(count, 1)))
         state = optimiser.init(weights)
         for _, rows in zip(range(count), _rows(len(x), size, rng), strict=False):
@@ -174,10 +154,10 @@ def _descend(
             if not math.isfinite(losses[-1]):
                 raise RuntimeError(
                     f"The loss is not finite after {len(losses)} steps: the weights have outgrown the time step of "
-                    f"{protocol.dt:g}. Take a shorter dt or a smaller learning_rate."
+                    f"{clock.dt:g}. Take a shorter dt or a smaller learning_rate."
                 )
-            if report is not None:
-                report(len(losses), losses[-1])
+            if schedule.report is not None:
+                schedule.report(len(losses), losses[-1])
     return Trained(machine_of(weights, machine), np.array(losses))
 
 

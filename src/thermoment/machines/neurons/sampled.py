@@ -16,12 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thermoment._support.checks import check_array, check_integer, invalid, quoted
+from thermoment._support.checks import check_array, invalid, quoted
 from thermoment.machines.neurons.layers import Array, Layered, check_targets, coupling
 from thermoment.physics import Dynamics, force
-from thermoment.protocol import Protocol
 from thermoment.reservoir import Reservoir
-from thermoment.simulation import check_stable
 
 
 class Weights(NamedTuple):
@@ -114,31 +112,8 @@ def squared_error(y: jax.Array, targets: jax.Array, read_replicas: float) -> jax
     return squared.mean()
 
 
-def check_steps(machine: Layered, inputs: Array, protocol: Protocol) -> None:
-    """Refuses a protocol that the paths cannot have, and a step that is too long for the machine as it is."""
-    if protocol.start != "zero":
-        raise invalid("start", 'be "zero" for a training of layers', quoted(protocol.start))
-    check_stable(machine.reservoir, machine.reservoir.driven(inputs).strongest, protocol)
-
-
-def clock_for(machine: Layered, protocol: Protocol, n_replicas: int, noisy: bool) -> Clock:
-    """The paths that `protocol` asks for, of P = n_replicas replicas; one without noise unless `noisy`."""
-    dynamics = machine.reservoir.dynamics
-    if not noisy or dynamics.kT == 0:
-        dynamics, n_replicas = machine.at_temperature(0.0).reservoir.dynamics, 1
-    return Clock(dynamics, protocol.dt, protocol.n_steps, n_replicas, float(protocol.n_replicas))
-
-
 def check_examples(machine: Layered, inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
     """Inputs (S, D) and targets (S, C); targets (S,) are taken for (S, 1)."""
     if not isinstance(machine, Layered):
         raise invalid("machine", "be a thermoment.neurons.Layered", quoted(machine))
     return check_array("inputs", inputs, ("S", machine.n_inputs)), check_targets(machine, inputs, targets)
-
-
-def check_pairs(n_replicas: int, fewest: int) -> int:
-    """`n_replicas`, which must be even: they come in pairs."""
-    count = check_integer("n_replicas", n_replicas, fewest, 2**20)
-    if count % 2:
-        raise invalid("n_replicas", "be even, since the replicas of a training come in pairs", count)
-    return count
