@@ -1,6 +1,7 @@
 """No test reads or writes the user's files: all tests of a run share a new cache, and no folder is set from outside."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,3 +18,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.delenv("THERMOMENT_DATA", raising=False)
         patch.delenv("THERMOMENT_STORE", raising=False)
         yield cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hears_ctrl_c() -> None:
+    """Processes that tests start hear SIGINT, though whoever started the tests may not: a shell ignores it for `&`."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

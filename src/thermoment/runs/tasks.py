@@ -16,6 +16,7 @@ from thermoment._support.progress import Listener, Note, silent
 from thermoment.data.dataset import Dataset
 from thermoment.data.table import Split
 from thermoment.experiments.experiment import Experiment
+from thermoment.learning.options import trained_name
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.features import engine_name, present
@@ -31,7 +32,6 @@ from thermoment.runs.reservoirs import (
     together,
     train_finite_time,
     train_static,
-    trained_name,
 )
 from thermoment.runs.stages import Pass
 from thermoment.runs.store import Store, is_kept
