@@ -13,7 +13,7 @@ import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import thermo_gd
@@ -33,6 +33,10 @@ HERE = Path(__file__).parent
 EVERY, REPLICAS, REST = 5, 4, 2.0
 """Which test images, by how many replicas, after what rest."""
 TERMS = ("cycle", "work_on", "work_off", "work_path", "heat", "energy")
+
+
+Start = Literal["zero", "rest"]
+STARTS: tuple[Start, ...] = ("zero", "rest")
 
 
 class Machine(NamedTuple):
@@ -74,7 +78,7 @@ def published(dataset: Dataset, parameters: Path, engine: str) -> Machine:
     return Machine([machine], seeds[0], inputs, float(right))
 
 
-def measure(machine: Machine, start: str, engine: str) -> dict[str, Any]:
+def measure(machine: Machine, start: Start, engine: str) -> dict[str, Any]:
     """The account of a machine: means over every fifth image, with their standard errors."""
     reservoirs, protocol, inputs, right = machine
     rest = REST if start == "rest" else None
@@ -129,7 +133,7 @@ def main() -> None:
             "paper": paper(dataset, options.store or Path(temporary)),
         }
     for name, machine in machines.items():
-        for start in ("zero", "rest"):
+        for start in STARTS:
             rows.append({"machine": name, **measure(machine, start, options.engine)})
             print(rows[-1], flush=True)
     result = {"machine": describe(checkout=HERE), "rows": rounded(rows)}
