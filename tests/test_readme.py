@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import accuracy_pages
@@ -51,7 +52,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")
 def test_every_link_leads_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text("utf-8")):
         file, _, heading = link.partition("#")
-        target = (ROOT / page).parent / file
+        target = (ROOT / page).parent / file if file else ROOT / page
         assert link.startswith("https://") or target.exists(), link
         if heading:
             headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
@@ -63,6 +64,15 @@ def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
     index = (ROOT / "docs/index.md").read_text("utf-8")
     listed = {name for tree in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for name in tree.split()}
     assert {page.removeprefix("docs/").removesuffix(".md") for page in PAGES} - {"index"} <= listed
+
+
+def test_the_page_on_installing_says_what_every_dependency_is_for() -> None:
+    table = (ROOT / "docs/install.md").read_text("utf-8").partition("## Dependencies")[2].lower()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = (
+        project["dependencies"] + project["optional-dependencies"]["web"] + project["optional-dependencies"]["cluster"]
+    )
+    assert [name for name in wanted if re.split(r"[<>=]", name)[0] not in table] == []
 
 
 def test_every_public_name_is_in_the_reference() -> None:
