@@ -91,6 +91,9 @@ def test_the_tables_of_energies_are_those_of_the_studies() -> None:
     page = (ROOT / "docs" / "energy.md").read_text("utf-8")
     assert frontier.table() in page
     assert frontier.costs() in page
+    published = frontier.others()["thermo_gd"]["zero"]
+    assert f"gives off {round(published['heat'][0], -2):,.0f} kT of heat" in page
+    assert f"{round(published['cost'][0], -2):,.0f} kT is left in the nodes" in page
 
 
 def tree() -> dict[str, str]:
