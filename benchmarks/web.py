@@ -12,7 +12,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -58,7 +57,7 @@ def served() -> Iterator[tuple[int, float, int]]:
     try:
         yield port, seconds, process.pid
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # SIGINT may be ignored in the background of a shell
         process.wait()
 
 
@@ -164,7 +163,7 @@ def frames(port: int) -> dict[str, Any] | None:
 
 def accuracy(data_dir: str | None) -> dict[str, Any] | None:
     """MNIST's test images, and the same redrawn, read by `meanfield` in the limit of many replicas."""
-    if not any(place.present for place in datasets.locate("mnist", data_dir)):
+    if not datasets.is_here("mnist", data_dir):
         return None
     found = datasets.load("mnist", data_dir)
     machine = tm.pretrained("mnist")

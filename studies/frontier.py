@@ -1,6 +1,6 @@
-"""Accuracy against energy: the figure and the table of docs/energy.md, from the results alone.
+"""Accuracy against energy: the figure and the tables of docs/energy.md, from the results alone.
 
-python studies/frontier.py            # docs/figures/frontier.{svg,png}, and the table in docs/energy.md
+python studies/frontier.py            # docs/figures/frontier.{svg,png}, and the tables in docs/energy.md
 """
 
 import json
@@ -23,17 +23,43 @@ MULTIPLY_ADD = 0.23e-12
 
 Published = tuple[str, float, float]
 """name, kT an answer, % right"""
-OTHERS: list[Published] = [
-    ("the paper: 128 trajectories", 1.6e5, 96.9),
-    ("mnist, shipped: 128 trajectories", 1.4e6, 99.33),
-    ("thermo_gd: one trajectory", 2.34e4, 91.87),
-]
-"""The first two as this package trains and counts them; the last from its released parameters, the heat of a run."""
+NAMES = {
+    "paper": "the paper: 128 trajectories",
+    "mnist": "mnist, shipped: 128 trajectories",
+    "thermo_gd": "thermo_gd: one trajectory",
+}
+"""The machines of results/costs.json, as the figure calls them."""
 DIGITAL: list[Published] = [
     ("784-800-10, digital", 635_200 * MULTIPLY_ADD / ROOM, 98.4),
     ("the same, distorted images", 635_200 * MULTIPLY_ADD / ROOM, 99.3),
 ]
 """Simard, Steinkraus and Platt, ICDAR 2003: one hidden layer of 800 units, 1.6 % and 0.7 % wrong."""
+
+
+def others() -> dict[str, dict[str, dict[str, Any]]]:
+    """What studies/costs.py found: by machine, then by start."""
+    rows = json.loads((RESULTS / "costs.json").read_text("utf-8"))["rows"]
+    return {name: {row["start"]: row for row in rows if row["machine"] == name} for name in NAMES}
+
+
+def costs() -> str:
+    """The machines that were not trained to save work, as a Markdown table."""
+    heads = ("machine", "right, %", "trajectories", "nodes", "kT a node", "kT an answer", "J at 300 K", "from rest, kT")
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for name, starts in others().items():
+        found, (cost, _) = starts["zero"], starts["zero"]["cost"]
+        lines.append(
+            f"| {name if name == 'thermo_gd' else f'`{name}`'} | {100 * found['right']:.2f} | {found['replicas']} | "
+            f"{found['nodes']} | {found['cycle'][0] / found['nodes']:.3g} | {uncertain(*found['cost'])} | "
+            f"{cost * ROOM:.1e} | {uncertain(*starts['rest']['cost'])} |"
+        )
+    return "\n".join(lines)
+
+
+def uncertain(value: float, error: float) -> str:
+    """A number with its standard error, to two digits of the error."""
+    digits = 1 - int(np.floor(np.log10(error)))
+    return f"{round(value, digits):,.{max(digits, 0)}f} ± {round(error, digits):,.{max(digits, 0)}f}"
 
 
 def settings() -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -92,7 +118,9 @@ def figure() -> Figure:
         "one trajectory from rest,\ntrained to save work", (costs[-3], wrong[-3].mean()), xytext=(8, 8),
         textcoords="offset points", color=COLOURS[0], fontsize=8,
     )  # fmt: skip
-    for points, colour, marker in ((OTHERS, COLOURS[1], "s"), (DIGITAL, INK, "D")):
+    known = [(name, others()[key]["zero"]) for key, name in NAMES.items()]
+    sampled = [(name, found["cost"][0], 100 * found["right"]) for name, found in known]
+    for points, colour, marker in ((sampled, COLOURS[1], "s"), (DIGITAL, INK, "D")):
         for name, cost, right in points:
             panel.plot(cost, 100 - right, marker, color=colour, markersize=4)
             left = cost > 1e9
@@ -114,15 +142,22 @@ def figure() -> Figure:
     return drawn
 
 
+def put(text: str, name: str, table: str) -> str:
+    """The page with a table between the marks of this name."""
+    marks = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+    assert len(re.findall(marks, text, re.DOTALL)) == 1
+    return re.sub(marks, lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text, flags=re.DOTALL)
+
+
 def main() -> None:
-    """Draws, and puts the table into the page."""
+    """Draws, and puts the tables into the page."""
     with look():
         write(figure(), DOCS / "figures" / "frontier")
     page = DOCS / "energy.md"
     text = page.read_text("utf-8")
-    marks = r"(<!-- frontier -->\n).*?(<!-- end -->)"
-    assert len(re.findall(marks, text, re.DOTALL)) == 1
-    page.write_text(re.sub(marks, lambda found: f"{found[1]}\n{table()}\n\n{found[2]}", text, flags=re.DOTALL), "utf-8")
+    text = put(text, "frontier", table())
+    text = put(text, "costs", costs())
+    page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

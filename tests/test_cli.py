@@ -36,21 +36,24 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tiny: Path) -> Path:
+def ended(tiny: Path) -> Result:
+    """How the command ended that made the run."""
+    return call("run", tiny, "--out", tiny.parent / "runs/tiny", "--json")
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Path, ended: Result) -> Path:
     """A finished run."""
-    folder = tiny.parent / "runs/tiny"
-    assert call("run", tiny, "--out", folder).exit_code == 0
-    return folder
+    assert ended.exit_code == 0, ended.stderr
+    return tiny.parent / "runs/tiny"
 
 
-def test_a_run_prints_results_on_stdout_and_progress_on_stderr(tiny: Path, tmp_path: Path) -> None:
-    done = call("run", tiny, "--out", tmp_path / "run", "--json")
-    assert done.exit_code == 0, done.stderr
-    results = json.loads(done.stdout)
-    assert results == json.loads((tmp_path / "run/results.json").read_text())
-    assert "training K1, epochs: 2/2" in done.stderr
-    assert "reference K2, images: 180/180" in done.stderr
-    table = call("run", tiny, "--out", tmp_path / "run")
+def test_a_run_prints_results_on_stdout_and_progress_on_stderr(tiny: Path, run: Path, ended: Result) -> None:
+    results = json.loads(ended.stdout)
+    assert results == json.loads((run / "results.json").read_text())
+    assert "training K1, epochs: 2/2" in ended.stderr
+    assert "reference K2, images: 180/180" in ended.stderr
+    table = call("run", tiny, "--out", run)
     assert "training" not in table.stderr
     for row in results["accuracy"]:
         assert f"{row['correct']}  {100 * row['accuracy']:.1f}\N{NO-BREAK SPACE}%" in table.stdout
@@ -302,7 +305,11 @@ def test_a_table_is_run_split_scaled_and_predicted(tiny: Path, tmp_path: Path) -
     rng = np.random.default_rng(0)
     lines = [f"{x:.4f},{k},{'left' if x < 5 else 'right'}" for k, x in enumerate(rng.uniform(0, 10, 60))]
     path.write_text("\n".join(["x,id,side", *lines]) + "\n")
-    settings = (f"data={{name={str(path)!r}, label='side', leave_out=['id'], split_seed=7}}", "readout.epochs=40")
+    settings = (
+        f"data={{name={str(path)!r}, label='side', leave_out=['id'], split_seed=7}}",
+        "readout.epochs=40",
+        "readout.converged=false",
+    )
     arguments = [part for setting in settings for part in ("--set", setting)]
     done = call("run", str(tiny), "--out", str(tmp_path / "table"), *arguments)
     assert "45 training and 15 test rows (data.test_share = 0.25, data.split_seed = 7)" in done.stderr

@@ -1,12 +1,14 @@
 """README, CONTRIBUTING and docs tell the truth: the Python prints what they say, every file they name exists."""
 
 import contextlib
-import importlib
 import io
 import json
 import re
+import tomllib
 from pathlib import Path
 
+import accuracy_pages
+import frontier
 import pytest
 
 import thermoment
@@ -50,7 +52,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")
 def test_every_link_leads_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text("utf-8")):
         file, _, heading = link.partition("#")
-        target = (ROOT / page).parent / file
+        target = (ROOT / page).parent / file if file else ROOT / page
         assert link.startswith("https://") or target.exists(), link
         if heading:
             headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
@@ -64,17 +66,34 @@ def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
     assert {page.removeprefix("docs/").removesuffix(".md") for page in PAGES} - {"index"} <= listed
 
 
-def test_the_pages_on_accuracy_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "studies")
-    pages = importlib.import_module("accuracy_pages")
+def test_the_page_on_installing_says_what_every_dependency_is_for() -> None:
+    table = (ROOT / "docs/install.md").read_text("utf-8").partition("## Dependencies")[2].lower()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = (
+        project["dependencies"] + project["optional-dependencies"]["web"] + project["optional-dependencies"]["cluster"]
+    )
+    assert [name for name in wanted if re.split(r"[<>=]", name)[0] not in table] == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = (ROOT / "docs/api.md").read_text("utf-8")
+    named = set(re.findall(r":: (?:thermoment\.)?(\w+)$", page, re.MULTILINE))
+    assert set(thermoment.__all__) | set(thermoment._PLACES) <= named  # type: ignore[attr-defined]
+
+
+def test_the_pages_on_accuracy_follow_from_the_numbers() -> None:
     result = json.loads((ROOT / "studies" / "results" / "accuracy.json").read_text("utf-8"))
-    assert (ROOT / "docs" / "accuracy.md").read_text("utf-8") == pages.conclusions(result)
-    assert (ROOT / "studies" / "results" / "accuracy.md").read_text("utf-8") == pages.every_point(result)
+    assert (ROOT / "docs" / "accuracy.md").read_text("utf-8") == accuracy_pages.conclusions(result)
+    assert (ROOT / "studies" / "results" / "accuracy.md").read_text("utf-8") == accuracy_pages.every_point(result)
 
 
-def test_the_table_of_energies_is_that_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "studies"))
-    assert importlib.import_module("frontier").table() in (ROOT / "docs" / "energy.md").read_text("utf-8")
+def test_the_tables_of_energies_are_those_of_the_studies() -> None:
+    page = (ROOT / "docs" / "energy.md").read_text("utf-8")
+    assert frontier.table() in page
+    assert frontier.costs() in page
+    published = frontier.others()["thermo_gd"]["zero"]
+    assert f"gives off {round(published['heat'][0], -2):,.0f} kT of heat" in page
+    assert f"{round(published['cost'][0], -2):,.0f} kT is left in the nodes" in page
 
 
 def tree() -> dict[str, str]:

@@ -135,16 +135,21 @@ def report(run: Path) -> None:
 
 @main.command()
 @click.argument("run", type=_RUN)
+@_data_option
 @reported
-def verify(run: Path) -> None:
+def verify(run: Path, data_dir: Path | None) -> None:
     """Check that a RUN is whole and consistent.
 
     Its files are compared with their checksums, its features with theirs, and every number that follows from its
-    predictions is derived again.
+    predictions is derived again. So is the cost of an answer, where the run keeps its features and its data set is
+    on this machine.
     """
     from thermoment.runs.folder import verify as check
 
-    problems = check(run)
+    told: dict[str, None] = {}  # once each, though a study may have many runs
+    problems = check(run, data_dir, told.setdefault)
+    for sentence in told:
+        _note(sentence)
     for problem in problems:
         click.echo(problem)
     if problems:

@@ -236,10 +236,11 @@ def test_verify_derives_every_number_again(finished: Path, tmp_path: Path) -> No
         elif isinstance(value, int | float):
             yield where
 
-    keys = ("accuracy", "mcnemar", "jaccard", "differences", "regions", "clip_count")
+    keys = ("accuracy", "mcnemar", "jaccard", "differences", "regions", "clip_count", "cost")
     places = [where for key in keys for where in numbers(results[key], (key,))]
     assert len(places) > 150
-    for where in places[:: len(places) // 40]:
+    assert sum(where[0] == "cost" for where in places) == 3  # an answer, and a cycle of each reservoir
+    for where in (*places[:: len(places) // 40], *places[-3:]):
         changed = json.loads(json.dumps(results))
         inner = changed
         for step in where[:-1]:
@@ -248,8 +249,23 @@ def test_verify_derives_every_number_again(finished: Path, tmp_path: Path) -> No
         (tmp_path / "run/results.json").unlink()
         (tmp_path / "run/results.json").write_text(json.dumps(changed))
         problems = verify(tmp_path / "run")
-        words = ("does not follow", "add up", "is not the results of a run")
+        words = ("does not follow", "add up", "is not the results of a run", "replicas take")
         assert any(word in problem for problem in problems for word in words), where
+
+
+def test_verify_says_that_it_did_not_derive_a_cost(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    assert verify(finished, note=told.append) == []
+    assert told == []
+    other = load_data("digits").first(120, 59)
+    monkeypatch.setattr("thermoment.data._digits", lambda: other)
+    assert verify(finished, note=told.append) == []
+    monkeypatch.setattr("thermoment.data.is_here", lambda *_: False)
+    assert verify(finished, note=told.append) == []
+    assert [sentence.partition(": ")[2] for sentence in told] == [
+        "the data set digits is another one now.",
+        "the data set digits is not on this machine (--data-dir names its folder).",
+    ]
 
 
 def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
@@ -274,7 +290,9 @@ def test_repeats_and_variants(tiny: Experiment, tmp_path: Path) -> None:
     K1, K2 = (tm.Reservoir.load(tmp_path / f"study/shared/reservoirs/{name}.safetensors") for name in ("K1", "K2"))
     np.testing.assert_array_equal(K1.W, K2.W)
     assert np.any(K1.K != K2.K)  # K1 was trained from there, K2 was not
-    assert verify(tmp_path / "study") == []
+    told: set[str] = set()
+    assert verify(tmp_path / "study", note=told.add) == []
+    assert told == {"The cost of an answer was not derived again: the run keeps no features."}
     heard = Heard()
     assert runner.run(plain, tmp_path / "study", listener=heard).plain() == results
     assert heard.done == {}

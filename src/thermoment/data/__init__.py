@@ -88,6 +88,14 @@ def locate(name: str | PathLike[str], data_dir: str | PathLike[str] | None = Non
     return tuple(places)
 
 
+def is_here(name: str | PathLike[str], data_dir: str | PathLike[str] | None = None) -> bool:
+    """Whether `load` finds a data set on this machine, without the network."""
+    try:
+        return any(place.present for place in locate(name, data_dir))
+    except (ValueError, OSError):
+        return False
+
+
 def _name(name: str | PathLike[str]) -> str:
     try:
         text = os.fspath(name)

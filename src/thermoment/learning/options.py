@@ -175,3 +175,8 @@ class FiniteTime:
             raise invalid("label_smoothing", "be below 1", self.label_smoothing)
         if self.drive_limit > LARGEST_DRIVE:
             raise invalid("drive_limit", f"be at most {LARGEST_DRIVE:g}, as far as the tables go", self.drive_limit)
+
+
+def trained_name(name: str, options: FiniteTime | None) -> str:
+    """What the files of a reservoir trained through its finite-time moments are called."""
+    return f"{name}-trained" if options is not None and options.beside else name

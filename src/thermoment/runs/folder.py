@@ -6,6 +6,7 @@ from pathlib import Path
 
 from thermoment._support.files import write_whole
 from thermoment._support.host import environment
+from thermoment._support.progress import Note
 from thermoment.experiments.experiment import Experiment, read, to_toml
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
@@ -15,6 +16,7 @@ from thermoment.results.results import RESULTS, Results, StudyResults, load
 from thermoment.results.study import STUDY_CSV, STUDY_JSON
 from thermoment.results.study import to_csv as study_csv
 from thermoment.results.study import to_json as study_json
+from thermoment.runs.cost import check_cost
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.pictures import files_of, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
@@ -92,8 +94,12 @@ def rewrite_report(folder: Path) -> Path:
     return path
 
 
-def verify(folder: Path) -> list[str]:
-    """What is wrong with a run: files against SHA256SUMS, features against checksums, results against predictions."""
+def verify(folder: Path, data_dir: Path | None = None, note: Note = lambda _: None) -> list[str]:
+    """What is wrong with a run: files against SHA256SUMS, features against checksums, results against predictions.
+
+    The cost of an answer follows from features and images. It is derived again where the run keeps features and its
+    data set is on this machine, in `data_dir` or where `thermoment.data.load` looks; `note` is told where it is not.
+    """
     if not (folder / RESULTS).exists() and not (folder / SUMS).exists():
         raise ValueError(f"{folder} holds no {RESULTS}: it is not a run, or not a finished one.")
     results, experiment, unreadable = None, None, {}
@@ -113,13 +119,18 @@ def verify(folder: Path) -> list[str]:
             unreadable[PREDICTIONS] = str(error)
     wrong = damaged(folder)
     problems = _differences(wrong, unreadable) + problems
-    # Where a file of the features is known to be damaged there is no more to say of them.
-    if isinstance(results, Results) and (folder / FEATURES).is_dir() and not any(FEATURES in name for name in wrong):
-        problems += _check_features(folder, results)
+    if isinstance(results, Results):
+        # Where a file of the features is known to be damaged there is no more to say of them.
+        kept = (folder / FEATURES).is_dir() and not any(FEATURES in name for name in wrong)
+        found = _check_features(folder, results) if kept else []
+        problems += found
+        sources = (FEATURES, "reservoirs", EXPERIMENT)
+        if experiment is not None and not found and not any(name.startswith(sources) for name in wrong):
+            problems += check_cost(folder, folder / FEATURES, results, experiment, data_dir, note)
     if isinstance(results, StudyResults):
         problems += _check_study(folder, results)
     for inner in _inner_runs(folder, experiment):
-        problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner)]
+        problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner, data_dir, note)]
     return problems
 
 
@@ -142,9 +153,9 @@ def _inner_runs(folder: Path, experiment: Experiment | None) -> list[Path]:
     return sorted(found)
 
 
-def _verify_inner(folder: Path) -> list[str]:
+def _verify_inner(folder: Path, data_dir: Path | None, note: Note) -> list[str]:
     try:
-        return verify(folder)
+        return verify(folder, data_dir, note)
     except ValueError:
         return ["the run is missing"]
 

@@ -9,6 +9,7 @@ from thermoment._support.checks import invalid
 from thermoment.data.columns import Columns
 from thermoment.experiments.experiment import read
 from thermoment.experiments.toml import as_table
+from thermoment.learning.options import trained_name
 from thermoment.learning.readout import Readout
 from thermoment.machines.classifier import Classifier
 from thermoment.machines.pretrained import pretrained
@@ -20,7 +21,6 @@ from thermoment.results.results import load as load_results
 from thermoment.runs.folder import EXPERIMENT
 from thermoment.runs.pictures import curves, files_of
 from thermoment.runs.readouts import classifier
-from thermoment.runs.reservoirs import trained_name
 
 
 def load(run: str | PathLike[str], model: str | ModelKey | None = None) -> Classifier:

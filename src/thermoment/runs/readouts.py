@@ -24,7 +24,7 @@ from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.pictures import MISREAD, Misread
 from thermoment.results.table import Judged, Table
 from thermoment.runs.context import Context, digest
-from thermoment.runs.cost import answer_cost
+from thermoment.runs.cost import answer_cost, has_tables
 from thermoment.runs.fits import Fits, Stores, columns, joined, models_of, read_features
 from thermoment.runs.predictions import Predictions, save_predictions
 from thermoment.runs.reservoirs import Made
@@ -93,9 +93,8 @@ def fit_and_predict(
     save_predictions(folder, dataset.y_test, predictions, raw)
     every = {**stores, **{f"{name}-trained": store for name, store in trained.items() if store not in stores.values()}}
     summary = _summary(every, made, protocol)
-    known = experiment.engine == "meanfield" or bool(heads)
     moments = joined(stores, test) if experiment.readout.reads else judged[0]
-    if cost := answer_cost(moments, judged[2], protocol, dataset.x_test, known):
+    if cost := answer_cost(moments, judged[2], protocol, dataset.x_test, has_tables(experiment)):
         summary["cost"] = cost
     write_whole(folder / SUMMARY, json.dumps(summary).encode())
 

@@ -14,7 +14,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.toml import as_table
 from thermoment.learning.finite_time.train import Epoch, train
-from thermoment.learning.options import FiniteTime
+from thermoment.learning.options import FiniteTime, trained_name
 from thermoment.learning.readout import Readout
 from thermoment.learning.surrogate import train_side_by_side
 from thermoment.reservoir import Reservoir
@@ -285,11 +285,6 @@ def _add_trained(made: Made, names: Sequence[str], stage: Stage, experiment: Exp
     made.heads[tuple(names)] = Readout.load(stage.folder / HEAD)
     made.histories[tuple(names)] = json.loads((stage.folder / HISTORY).read_text("utf-8"))
     made.files[f"reservoirs/{'+'.join(names)}.{HISTORY}"] = stage.folder / HISTORY
-
-
-def trained_name(name: str, options: FiniteTime | None) -> str:
-    """What the files of a reservoir trained through its finite-time moments are called."""
-    return f"{name}-trained" if options is not None and options.beside else name
 
 
 def train_finite_time(

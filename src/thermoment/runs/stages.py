@@ -11,6 +11,7 @@ from thermoment._support.files import write_whole
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.toml import as_table
+from thermoment.learning.options import trained_name
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.reservoir import Reservoir
@@ -28,7 +29,7 @@ from thermoment.runs.folder import FEATURES
 from thermoment.runs.pictures import digests, pictures
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
-from thermoment.runs.reservoirs import Made, trained_name
+from thermoment.runs.reservoirs import Made
 from thermoment.runs.store import FACTS, SUMS, Stage, is_kept, keep
 
 

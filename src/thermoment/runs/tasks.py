@@ -17,6 +17,7 @@ from thermoment.data.dataset import Dataset
 from thermoment.data.table import Split
 from thermoment.experiments.experiment import Experiment
 from thermoment.reads import PAIR
+from thermoment.learning.options import trained_name
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.features import engine_name, present
@@ -32,7 +33,6 @@ from thermoment.runs.reservoirs import (
     together,
     train_finite_time,
     train_static,
-    trained_name,
 )
 from thermoment.runs.stages import Pass
 from thermoment.runs.store import Store, is_kept

@@ -46,7 +46,7 @@ def examples(machine: Classifier, data_dir: str | None = None) -> dict[str, Any]
 def _images(machine: Classifier, data_dir: str | None) -> tuple[str, Array, NDArray[np.int64]]:
     """Where they are from, test images (S, D) and their classes (S,); none where this machine sees something else."""
     name = _dataset_name(machine)
-    if name is not None and _is_here(name, data_dir):
+    if name is not None and datasets.is_here(name, data_dir):
         found = datasets.load(name, data_dir)
         if found.n_inputs == machine.n_inputs:
             chosen = _first_and_wrong(machine, found.n_test)
@@ -72,10 +72,3 @@ def _dataset_name(machine: Classifier) -> str | None:
             name = where["dataset"].get("name")
             return name if isinstance(name, str) else None
     return None
-
-
-def _is_here(name: str, data_dir: str | None) -> bool:
-    try:
-        return any(place.present for place in datasets.locate(name, data_dir))
-    except (ValueError, OSError):
-        return False

@@ -1,4 +1,4 @@
-"""Machines that ship with the package: trained for hours once, so that nobody has to wait for them.
+"""Machines that ship with the package: trained on a GPU once, so that nobody has to wait for them.
 
 Each is a file NAME.safetensors in this folder, which `Classifier.load` reads. Numbers are in half precision. SHA256SUMS
 lists the files. tools/make_pretrained.py makes them.

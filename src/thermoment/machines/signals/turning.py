@@ -1,12 +1,9 @@
 """A reservoir that remembers: its coupling turns the state, and the wells alone let it fade."""
 
-import math
+from dataclasses import replace
 
 import numpy as np
 
-from thermoment._support.checks import check_integer, check_not_negative
-from thermoment._support.memory import check_fits
-from thermoment.noise import MAX_NODES
 from thermoment.physics import Dynamics
 from thermoment.reservoir import Reservoir
 
@@ -41,12 +38,7 @@ def turning(
         stream: as in `Reservoir`.
         dynamics: the wells; `Dynamics(J2=0.05, J4=0.1, kT=1e-6)` unless given: they fade by a tenth in a unit of time.
     """
-    N, D = check_integer("n_nodes", n_nodes, 1, MAX_NODES), check_integer("n_inputs", n_inputs, 1, 2**31)
-    scales = {"s_W": s_W, "s_K": s_K, "s_b": s_b}
-    s_W, s_K, s_b = (check_not_negative(name, value) for name, value in scales.items())
-    rng = np.random.default_rng(check_integer("seed", seed, 0, 2**128))
-    check_fits("n_inputs", (N, N), (N, D))
-    above = np.triu(rng.normal(0.0, s_W / math.sqrt(N), (N, N)), 1)
-    K, b = rng.normal(0.0, s_K / math.sqrt(D), (N, D)), rng.normal(0.0, s_b, N)
     wells = Dynamics(J2=0.05, J4=0.1, kT=1e-6) if dynamics is None else dynamics
-    return Reservoir(above - above.T, K, b, wells, stream)
+    drawn = Reservoir.draw(n_nodes, n_inputs, s_W=s_W, s_K=s_K, s_b=s_b, seed=seed, stream=stream, dynamics=wells)
+    above = np.triu(drawn.W, 1)
+    return replace(drawn, W=above - above.T)
