@@ -10,8 +10,10 @@ What a tile's program does is in xla_program.py.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
+from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
@@ -33,15 +35,15 @@ from thermoment._support.checks import invalid, quoted
 from thermoment._support.threads import cores, in_blocks
 from thermoment.noise import round_keys
 
-LARGEST_EXACT = 64
-"""Nodes up to which a GPU multiplies W x in float32. Beyond, its factors are in half precision."""
+LARGEST_EXACT = 32
+"""Nodes up to which a GPU multiplies W x in float32. Beyond, that would take longer than the rest of a step."""
 
 
 @dataclass(frozen=True)
 class Xla:
     """JAX on CPU, GPU or TPU, in float32 (default) or float64.
 
-    On a GPU, in float32, with more than 64 nodes, x and W are rounded to half precision (11 bits) for W x alone.
+    On a GPU, in float32, with more than 32 nodes, x and W are rounded to half precision (11 bits) for W x alone.
     """
 
     dtype: str = "float32"
@@ -73,7 +75,9 @@ class Xla:
 
         def run(work: _Work) -> tuple[list[_Found], Any]:
             if task.is_plain and not task.pairs:  # one program, in which no state leaves the loop
-                found = program.moments(work.tile(task.segments[0]), task.n_steps, orders, scene, watched, way)
+                tile = work.tile(task.segments[0])
+                with work.turn:
+                    found = jax.device_get(program.moments(tile, task.n_steps, orders, scene, watched, way))
                 return [(found, None)], None
             return work.course(scene, watched)
 
@@ -143,11 +147,15 @@ class Xla:
             ]
 
         dtype, way = np.dtype(self.dtype), self._way(task)
+        on_cpu = devices[0].platform == "cpu"
+        # Steps of two tiles in turn would drive each other out of a GPU's cache: a tile has the device for itself while
+        # the host prepares the next.
+        turns = [nullcontext() if on_cpu else Lock() for _ in devices]
 
         def one(job: tuple[int, slice, slice]) -> tuple[slice, slice, Any]:
             number, samples, replicas = job
             k = number % len(devices)
-            work = _Work(task, layout, samples, replicas, dtype, devices[k], way, constants[k])
+            work = _Work(task, layout, samples, replicas, dtype, devices[k], turns[k], way, constants[k])
             # The x64 setting belongs to the thread. Without it JAX has no 64-bit integers for the noise.
             with jax.enable_x64(True):
                 return samples, replicas, jax.device_get(run(work))
@@ -157,7 +165,7 @@ class Xla:
             for s in range(0, task.n_samples, layout.samples)
             for m in range(0, task.n_replicas, layout.replicas)
         ]
-        workers = cores() if devices[0].platform == "cpu" else 2 * len(devices)
+        workers = cores() if on_cpu else 2 * len(devices)
         with ThreadPoolExecutor(workers) as pool:
             yield from pool.map(one, [(number, *job) for number, job in enumerate(jobs)])
 
@@ -242,6 +250,8 @@ class _Work(NamedTuple):
     replicas: slice
     dtype: np.dtype[Any]
     device: Any
+    turn: AbstractContextManager[Any]
+    """held while a program runs on the device"""
     way: program.Way
     constants: Mapping[int, tuple[Any, ...]]
     """by the id of W, see `Xla._constants`"""
@@ -284,7 +294,7 @@ class _Work(NamedTuple):
         Segments in a row that have the same coupling and number of steps are one call of a program, as many as
         `layout.rows` allows: a signal costs what its steps cost, not a call for each of its rows.
         """
-        task, layout = self.task, self.layout
+        task, layout, (S, M) = self.task, self.layout, self.wanted
         pairs = tuple(layout.columns[np.array(task.pairs, np.intp).T]) if task.pairs else None
         state, n, readings = self.begin(watched), task.first_step, []
         for (each, _), group in groupby(task.segments, lambda one: (one.n_steps, id(one.W))):
@@ -293,26 +303,17 @@ class _Work(NamedTuple):
                 segments = alike[k : k + layout.rows]
                 drives = np.zeros((layout.rows, layout.samples, layout.width), self.dtype)
                 drives[: len(segments)] = [self.push(one) for one in segments]
-                state, found = program.course(
-                    self.tile(segments[0]),
-                    state,
-                    jax.device_put(drives, self.device),
-                    len(segments),
-                    n,
-                    each,
-                    task.protocol.orders,
-                    pairs,
-                    scene,
-                    watched,
-                    self.way,
-                )
+                what = jax.device_put(drives, self.device), len(segments), n, each
+                read = task.protocol.orders, pairs, scene, watched
+                tile = self.tile(segments[0])
+                with self.turn:
+                    state, found = program.course(tile, state, *what, *read, self.way)
+                    at_ends = jax.device_get(found)
                 n += len(segments) * each
-                if any(one.read for one in segments):
-                    rows = jax.device_get(found)
-                    for k, one in enumerate(segments):
-                        if one.read:  # a copy without the samples that only fill the tile up
-                            readings.append(jax.tree.map(lambda row, k=k: row[k, : self.wanted[0]].copy(), rows))
-        return readings, state.x[: self.wanted[0], : self.wanted[1]] if task.keep_states else None
+                for row, one in enumerate(segments):
+                    if one.read:  # a copy without the samples that only fill the tile up
+                        readings.append(jax.tree.map(lambda rows, row=row: rows[row, :S].copy(), at_ends))
+        return readings, state.x[:S, :M] if task.keep_states else None
 
     def record(self, every: int) -> Iterator[program.State]:
         """Through all segments: the state after every `every` steps."""
