@@ -102,3 +102,22 @@ def test_a_light_module_imports_nothing_heavy(modules: str, without: str) -> Non
     program = f"import sys, {', '.join(modules.split())}; print(*(n for n in {without.split()!r} if n in sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "without", "most"),
+    [
+        ("--help", "numpy jax scipy rich", 200),
+        ("info", "matplotlib zarr optax sklearn pandas dask distributed starlette safetensors", 1500),
+    ],
+)
+def test_a_command_that_computes_nothing_starts_at_once(command: str, without: str, most: int) -> None:
+    """By what it imports: `--help` nothing but click, `info` what says which engines run, and nothing that draws."""
+    program = (
+        f"import sys; from thermoment.cli import main; main([{command!r}], standalone_mode=False); "
+        f"print(len(sys.modules), *(n for n in {without.split()!r} if n in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    count, *imported = done.stderr.splitlines()[-1].split()
+    assert imported == []
+    assert int(count) < most
