@@ -5,21 +5,24 @@
 
 The variants of all studies are done by a few processes beside each other: while one samples, others fit. What variants
 have in common is done once (features that several studies read stay in the store: 13 GB for MNIST). Then each study is
-put together. The same command goes on where a killed one stopped. It prints what each variant and study took, and
-leaves STUDY.json, or STUDY-DATA.json for other data than MNIST, in the folder --results.
+put together. The same command goes on where a killed one stopped. It prints what each variant and each study took
+(seconds of its processes, of which several run at a time), and leaves STUDY.json, or STUDY-DATA.json for other data
+than MNIST, in the folder --results.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out.
 """
 
 import argparse
+import math
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +101,36 @@ def do(experiment: Experiment, folder: Path, place: Place) -> float:
     return time.perf_counter() - start
 
 
-def do_all(work: dict[str, tuple[Experiment, Path]], place: Place, processes: int) -> dict[str, float]:
-    """Seconds of everything that is not done yet, by name. What fails is told, and does not stop the rest."""
+def do_all(work: dict[str, tuple[Experiment, Path]], place: Place, processes: int, end: float) -> dict[str, float]:
+    """Seconds that everything took, by name, until the clock says `end`; what was done before is not done again.
+
+    What fails is told, and does not stop the rest.
+    """
     marks = {name: place.out / ".done" / identity(name, one)[:32] for name, (one, _) in work.items()}
-    left = {name: what for name, what in work.items() if not marks[name].exists()}
-    taken: dict[str, float] = {}
+    left = [name for name in work if not marks[name].is_file()]
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        begun = {pool.submit(do, *what, place): name for name, what in left.items()}
-        for done in as_completed(begun):
-            name = begun[done]
-            if error := done.exception():
-                print(f"{name} failed: {error}", flush=True)
-                continue
-            taken[name] = done.result()
-            marks[name].parent.mkdir(parents=True, exist_ok=True)
-            marks[name].touch()
-            print(f"{taken[name]:8.1f} s  {name}  ({len(taken)} of {len(left)})", flush=True)
-    return taken
+        begun = {pool.submit(do, *work[name], place): name for name in left}
+        try:
+            for number, done in enumerate(
+                as_completed(begun, None if end == math.inf else max(0.0, end - time.monotonic()))
+            ):
+                name = begun[done]
+                if error := done.exception():
+                    print(f"{name} failed: {error}", flush=True)
+                    continue
+                marks[name].parent.mkdir(parents=True, exist_ok=True)
+                marks[name].write_text(f"{done.result():.1f}")
+                print(f"{done.result():8.1f} s  {name}  ({number + 1} of {len(left)})", flush=True)
+        except TimeoutError:
+            stop()
+    return {name: float(mark.read_text()) for name, mark in marks.items() if mark.is_file()}
+
+
+def stop(*_: object) -> None:
+    """Ends the processes and this command; what they were at is begun again the next time."""
+    for child in active_children():
+        child.terminate()
+    sys.exit("Stopped. The same command goes on.")
 
 
 def main() -> int:
@@ -127,6 +143,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; 3 are good for a GPU")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("studies", nargs="*", default=STUDIES, help="all unless given")
@@ -134,17 +151,19 @@ def main() -> int:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the GPU's memory
     place = Place(arguments.out, arguments.store or arguments.out / ".stages", arguments.data_dir)
     found = studies(arguments)
-    start = time.perf_counter()
+    signal.signal(signal.SIGTERM, stop)
+    end = time.monotonic() + 60 * arguments.minutes
     parts = {
-        name: (one, place.out / "parts" / name.replace("/", "-")) for name, one in units(found).items()
-    }  # fmt: skip
-    taken = do_all(parts, place, arguments.processes)
+        name: (one, place.out / ("parts" if "/" in name else "") / name.replace("/", "-"))
+        for name, one in units(found).items()
+    }
+    taken = do_all(parts, place, arguments.processes, end)
     whole = {name: (one, place.out / name) for name, one in found.items()}
-    together = do_all(whole, place, arguments.processes)
+    together = do_all(whole, place, arguments.processes, end)
     for name in found:
         seconds = sum(value for unit, value in taken.items() if unit.split("/")[0] == name)
-        print(f"{name}: variants {seconds:.0f} s, put together {together.get(name, 0.0):.0f} s")
-    print(f"{time.perf_counter() - start:.0f} s in all, {arguments.processes} processes at a time")
+        again = together.get(name, 0.0) if found[name].variants else 0.0
+        print(f"{name}: {seconds:.0f} s, and {again:.0f} s to put it together")
     results = arguments.results or place.out
     results.mkdir(parents=True, exist_ok=True)
     missing = [name for name in found if not (place.out / name / "study.json").is_file()]
