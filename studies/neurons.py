@@ -1,7 +1,7 @@
 """Layered thermodynamic neurons: a cosine learnt by gradients and by a genetic algorithm, the clock, and MNIST.
 
     python studies/neurons.py gradient clock activation             a cosine; a minute
-    python studies/neurons.py genetic genetic genetic               three rounds of the genetic algorithm; minutes
+    python studies/neurons.py genetic genetic genetic               three of ten rounds of the genetic algorithm
     python studies/neurons.py mnist --data-dir FOLDER               digits; minutes
 
 Each part is kept in studies/results/neurons.json beside the others, and the machines of the first two in the folder
@@ -43,8 +43,13 @@ ROUNDS = (
     (True, 250, 0.03, 500, 0.025),
     (True, 250, 0.02, 5000, 0.025),
     (True, 250, 0.015, 5000, 0.025),
+    (True, 150, 0.015, 5000, 0.005),
+    (True, 150, 0.008, 5000, 0.005),
 )
-"""Of the genetic algorithm: whether with noise, generations, spread of mutations, replicas of a reading, time step."""
+"""Of the genetic algorithm: whether with noise, generations, spread of mutations, replicas of a reading, time step.
+
+The last rounds have a short time step: a machine that evolves at a long one learns the error of this step as well.
+"""
 
 
 def judged(machine: tm.neurons.Layered, n_replicas: int = 4096, dt: float = DT) -> dict[str, Any]:
@@ -137,8 +142,8 @@ def genetic(machines: Path, before: dict[str, Any], seed: int = 1) -> dict[str, 
     return done | judgement | more
 
 
-def clock(machines: Path, _: dict[str, Any]) -> dict[str, Any]:
-    """The error when a machine that was trained for t = 1 is read at other times."""
+def clock(machines: Path, before: dict[str, Any]) -> dict[str, Any]:
+    """The error when a machine that was trained for t = 1 is read at other times, for the machines that are kept."""
     times = [
         0.1,
         0.2,
@@ -162,7 +167,7 @@ def clock(machines: Path, _: dict[str, Any]) -> dict[str, Any]:
         1.75,
         2.0,
     ]
-    found: dict[str, Any] = {"times": times}
+    found: dict[str, Any] = before | {"times": times}
     for name in ("gradient", "genetic"):
         if not (machines / f"{name}.safetensors").exists():
             continue
@@ -200,7 +205,7 @@ def mnist(machines: Path, where: dict[str, Any]) -> dict[str, Any]:
     digits = load_data("mnist", where["data"])
     mean = digits.x_train.mean()
     images, test = digits.x_train - mean, digits.x_test - mean
-    options: Any = {"warm_up": 860, "steps": 3440, "batch_size": 128, "n_replicas": 2, "learning_rate": 0.004}
+    options: Any = {"warm_up": 860, "steps": 1720, "batch_size": 128, "n_replicas": 2, "learning_rate": 0.004}
     found: list[dict[str, Any]] = []
     for seed in MNIST_SEEDS:
         start = tm.neurons.Layered.draw(MNIST_WIDTHS, 784, n_outputs=10, s_W=1.0, s_K=3.0, s_b=0.1, seed=seed)
@@ -231,9 +236,9 @@ def right(
     return float(np.mean(answers.argmax(axis=1) == labels))
 
 
-def kept() -> dict[str, Any]:
+def kept(path: Path) -> dict[str, Any]:
     """What was found so far."""
-    found: dict[str, Any] = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return found
 
 
@@ -250,13 +255,14 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=parts)
     parser.add_argument("--machines", type=Path, default=Path("runs/neurons"), help="where trained machines are kept")
     parser.add_argument("--data-dir", help="where MNIST is")
+    parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
     chosen.machines.mkdir(parents=True, exist_ok=True)
     for name in chosen.parts:
-        before = {"data": chosen.data_dir} if name == "mnist" else kept().get(name, {})
+        before = {"data": chosen.data_dir} if name == "mnist" else kept(chosen.out).get(name, {})
         found = parts[name](chosen.machines, before)
-        result = kept() | {"environment": environment("auto"), name: found}
-        RESULT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        result = kept(chosen.out) | {name: found | {"environment": environment("auto")}}
+        chosen.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
         print(name, {key: value for key, value in found.items() if not isinstance(value, list | dict)}, flush=True)
 
 
