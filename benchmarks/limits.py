@@ -11,7 +11,6 @@ kernel: as a large product in half precision by the vendor's library.
 
 import argparse
 import ctypes
-import json
 import os
 import subprocess
 import tempfile
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import thermoment as tm
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment._support.threads import cores
 from thermoment.bench import N
@@ -109,7 +108,7 @@ def main() -> None:
         print(f"{name}: {found:.3g} node-steps/s at N = {N}")
     result = {"machine": describe("cupy-cuda13x", checkout=HERE), "N": N, "node_steps_per_second": best}
     if options.out:
-        write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+        write_json(options.out, result)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ that a noisy machine disturbs them alike; a ratio is the median over rounds of r
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ import jax
 import problem
 from agreement import Agreement, DisagreementError
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.bench import IMAGE_NODE_STEPS, PAPER_IMAGES, PROTOCOL, M, N
 
@@ -151,7 +150,7 @@ def main() -> None:
             "absent": absent,
         }
         if options.out:
-            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_json(options.out, result)
     for name, row in result["contestants"].items():
         print(
             f"{name:24} {row['node_steps_per_second']:9.3g} node-steps/s, the paper's experiment in "

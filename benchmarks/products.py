@@ -5,7 +5,6 @@ multiply by W that `cuda` has.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 import thermoment as tm
 from thermoment import data
 from thermoment._engines.cuda import Cuda
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 
 HERE = Path(__file__).parent
@@ -45,7 +44,7 @@ def main() -> None:
             print(f"{product}: {seconds[product][-1]:.2f} s", flush=True)
     result = {"machine": describe("cupy-cuda13x", checkout=HERE), "images": len(images), "s_W": S_W, "seconds": seconds}
     if options.out:
-        write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+        write_json(options.out, result)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ turn, and a point's time is the median over rounds.
 """
 
 import argparse
-import json
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from statistics import median
 import numpy as np
 
 import thermoment as tm
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 
 HERE = Path(__file__).parent
@@ -88,7 +87,7 @@ def main() -> None:
             },
         }
         if options.out:
-            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_json(options.out, result)
     for varied, scan in points.items():
         for point in scan:
             taken = median(times[point])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import thermoment as tm
 from thermoment import data
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import read
@@ -142,7 +142,7 @@ def main() -> None:
                     rows.append({"machine": name, **rounded(measure(made, start, options.engine))})
                     print(rows[-1], flush=True)
                     result = {"machine": describe(checkout=HERE), "rows": rows}
-                    write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+                    write_json(options.out, result)
 
 
 if __name__ == "__main__":

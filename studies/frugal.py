@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from thermoment import data
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import read
@@ -153,7 +153,7 @@ def main() -> None:
             print(row, flush=True)
             rows.append(row)
             result = {"machine": describe(checkout=HERE), "on": "test" if testing else "held out", "rows": rows}
-            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_json(options.out, result)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans
 
 import thermoment as tm
 from thermoment import data
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.plot.style import write
 
@@ -108,7 +108,7 @@ def main() -> None:
     def keep(name: str, found: dict[str, Any]) -> None:
         print(f"{time.perf_counter() - begin:6.0f} s  {name}: {found}", flush=True)
         result[name] = found
-        write_whole(asked.out, (json.dumps(result, indent=1) + "\n").encode())
+        write_json(asked.out, result)
 
     if "three" in asked.only:
         first = [int(np.flatnonzero(mnist.y_train == c)[0]) for c in (0, 1, 2)]

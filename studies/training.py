@@ -22,7 +22,7 @@ import numpy as np
 
 import thermoment as tm
 from thermoment import data
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment, read
@@ -175,7 +175,7 @@ def main() -> None:
             print(row, flush=True)
             rows.append(row)
             result = {"machine": describe(checkout=HERE), **facts, "rows": rows}
-            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_json(options.out, result)
 
 
 if __name__ == "__main__":

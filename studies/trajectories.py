@@ -10,7 +10,6 @@ test images once, when it is finished.
 """
 
 import argparse
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 import thermoment as tm
 from thermoment import data
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 
 HERE = Path(__file__).parent
@@ -104,7 +103,7 @@ def main() -> None:
             "seconds": round(time.perf_counter() - begin),
         }
         done(name, result[name])
-        write_whole(asked.out, (json.dumps(result, indent=1) + "\n").encode())
+        write_json(asked.out, result)
 
     student = tm.learn_paths(x[: asked.fit], asks.fields(x[: asked.fit]), DYNAMICS, PROTOCOL)
     judged("trajectory rule", student)

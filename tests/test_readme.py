@@ -87,6 +87,16 @@ def test_the_pages_on_accuracy_follow_from_the_numbers() -> None:
     assert (ROOT / "studies" / "results" / "accuracy.md").read_text("utf-8") == accuracy_pages.every_point(result)
 
 
+def test_the_page_to_draw_on_is_as_fast_and_as_right_as_was_measured() -> None:
+    page = " ".join((ROOT / "docs/page.md").read_text("utf-8").split())
+    found = json.loads((ROOT / "benchmarks/results/web-zen4.json").read_text("utf-8"))
+    fast, sampled = (found["speed"][f"predict, {how}"]["median_ms"] for how in ("meanfield", "native, 128 replicas"))
+    assert f"takes {fast / 1000:.2f} s with `meanfield` and {sampled / 1000:.2f} s by sampling 128 replicas" in page
+    images, again, first, drawn = (found["accuracy"][name]["right"] for name in found["accuracy"])
+    assert f"are read right in {again} of 10000 cases, where the images themselves are in {images}." in page
+    assert f"{drawn} are read right, where of the images themselves {first} are." in page
+
+
 def test_the_tables_of_energies_are_those_of_the_studies() -> None:
     page = (ROOT / "docs" / "energy.md").read_text("utf-8")
     assert frontier.table() in page

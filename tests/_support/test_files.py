@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import thermoment as tm
-from thermoment._support.files import cache_folder, read_facts, read_tensors, write_tensors, write_whole
+from thermoment._support.files import cache_folder, read_facts, read_tensors, write_json, write_tensors, write_whole
 from thermoment._support.identity import sha256
 
 
@@ -89,3 +89,8 @@ def test_moments_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "m", "moments", tensors, facts)
     with pytest.raises(ValueError, match=r"/m holds no moments: Argument `raw` must have shape \(S, 2, N\)"):
         tm.Moments.load(tmp_path / "m")
+
+
+def test_json_is_a_text_with_a_line_for_every_number(tmp_path: Path) -> None:
+    write_json(tmp_path / "found.json", {"right": [3, 4]})
+    assert (tmp_path / "found.json").read_bytes() == b'{\n "right": [\n  3,\n  4\n ]\n}\n'

@@ -79,6 +79,11 @@ def write_whole(path: str | PathLike[str], data: bytes, *, synced: bool = True) 
             partial.unlink(missing_ok=True)
 
 
+def write_json(path: str | PathLike[str], value: Any) -> None:
+    """Writes `value` as a text of JSON with a line for every number, whole or not at all."""
+    write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
 @contextmanager
 def named(path: str | PathLike[str]) -> Iterator[None]:
     """Errors inside name the file: a full or failing disk is noticed by calls that know no name."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json, write_whole
 from thermoment._support.host import environment
 from thermoment._support.progress import Note
 from thermoment.experiments.experiment import Experiment, read, to_toml
@@ -76,7 +76,7 @@ def assemble(folder: Path, experiment: Experiment, results: Results | StudyResul
 def write_timings(folder: Path, seconds: Mapping[str, float]) -> None:
     """Seconds per stage of the last command. Not in SHA256SUMS: a clock never says the same twice."""
     rounded = {stage: round(value, 3) for stage, value in seconds.items()}
-    write_whole(folder / TIMINGS, (json.dumps({"seconds": rounded}, indent=1) + "\n").encode())
+    write_json(folder / TIMINGS, {"seconds": rounded})
 
 
 def rewrite_report(folder: Path) -> Path:
