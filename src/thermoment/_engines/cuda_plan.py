@@ -22,8 +22,8 @@ LARGEST_STATE = 6e4
 # exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches. A
 # step of more nodes counts as many as there are blocks of columns.
 _ROUNDS, _ROUND_STEPS = 10, 40_000
-_ANSWER_BYTES = 2**26
-"""Of what comes back from a launch, if that is enough to fill the GPU: several launches keep the host busy."""
+_BYTES = 2**26
+"""Of what goes into a launch and comes back, if that fills the GPU: while one computes the host prepares others."""
 
 TASK = np.dtype(
     [
@@ -180,16 +180,16 @@ class Plan:
     def chunks(self, tiles_at_once: int) -> list[slice]:
         """The samples of each launch."""
         S = self.task.n_samples
-        bytes_each = 4 * math.prod(self.sums_shape(1, in_segments=not self.plain))
-        length = launch_samples(tiles_at_once, self.blocks, self.task.n_steps * self.columns, bytes_each)
+        numbers = math.prod(self.sums_shape(1, in_segments=not self.plain)) + len(self.drives) * self.task.n_nodes
+        length = launch_samples(tiles_at_once, self.blocks, self.task.n_steps * self.columns, 4 * numbers)
         return [slice(s, min(s + length, S)) for s in range(0, S, length)]
 
 
 def launch_samples(tiles_at_once: int, blocks: int, n_steps: int, bytes_each: int = 0) -> int:
-    """Number of samples in one launch: work for a fraction of a second, whose answers are not too large."""
+    """Number of samples in one launch: work for a fraction of a second, with not too much to copy."""
     rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
     if bytes_each:
-        rounds = max(1, min(rounds, _ANSWER_BYTES // bytes_each * blocks // tiles_at_once))
+        rounds = max(1, min(rounds, _BYTES // bytes_each * blocks // tiles_at_once))
     return max(1, rounds * tiles_at_once // blocks)
 
 
