@@ -184,10 +184,10 @@ def test_short_memory_means_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     real = cuda._launch
     room = 2
 
-    def launch(job: object, samples: NDArray[np.intp], *, clip: bool) -> object:
+    def launch(job: object, samples: NDArray[np.intp], means: NDArray[np.float64], *, clip: bool) -> object:
         if len(samples) > room:
             raise cupy.cuda.memory.OutOfMemoryError(1, 0, 0)
-        return real(job, samples, clip=clip)
+        return real(job, samples, means, clip=clip)
 
     monkeypatch.setattr(cuda, "_launch", launch)
     assert bits(tm.simulate(network(), INPUTS, PROTOCOL, engine="cuda")) == bits(whole)

@@ -135,6 +135,7 @@ def test_it_takes_what_the_other_engines_that_sample_take(with_cupy: With) -> No
             replace(FROM_X0, dynamics=tm.Dynamics(kT=np.ones(6))),
             "`dynamics` must be the same for all nodes for the cuda",
         ),
+        (replace(FROM_X0, first_step=2**32 - 100), "`t_final` must be of fewer steps for cuda"),
         (replace(FROM_X0, pairs=((0, 1),)), "`pairs` must be empty for the cuda engine"),
         (replace(FROM_X0, observables=(tm.Heat(),)), "`observables` must be empty for the cuda engine"),
         (

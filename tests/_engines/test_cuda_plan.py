@@ -97,9 +97,14 @@ class TestSegments:
         at = {steps: launch_samples(264, blocks=2, n_steps=steps) for steps in (1, 1000, 2000, 20_000, 10**6)}
         assert at == {1: 1320, 1000: 1320, 2000: 1320, 20_000: 264, 10**6: 132}
         assert launch_samples(264, blocks=2**14, n_steps=1000) == 1
-        drive = np.zeros((500, N))
-        signal = of_segments(*[Segment(100, drive, RESERVOIR.W)] * 200)
+        row = Segment(100, np.zeros((500, N)), RESERVOIR.W, read=False)
+        signal = of_segments(*[row] * 199, row._replace(read=True))
         assert [len(range(500)[one]) for one in Plan.of(signal).chunks(264)] == [264, 236]
+
+    def test_a_launch_of_many_readings_is_small_as_long_as_it_fills_the_gpu(self) -> None:
+        """So that the host has something to do from the beginning on."""
+        at = {size: launch_samples(264, blocks=2, n_steps=1000, bytes_each=size) for size in (10**3, 10**5, 10**9)}
+        assert at == {10**3: 1320, 10**5: 660, 10**9: 132}
 
 
 class TestArrays:
@@ -133,7 +138,8 @@ class TestArrays:
         node = np.arange(N) if in_segments else node_of_column()
         sums = np.zeros(shape, np.float32) + np.array([[1], [10], [100]], np.float32) * (node + 1).astype(np.float32)
         sums[:, 1] *= 3
-        means = plan.means(sums, in_segments=in_segments)
+        means = np.full((1, S, 3, N), np.nan)
+        plan.fill_means(means, sums, in_segments=in_segments)
         expected = np.multiply.outer([1, 3, 1], np.multiply.outer([1, 10, 100], np.arange(1, N + 1))) * 2 / M
         np.testing.assert_allclose(means[0], expected, rtol=1e-15)
 
@@ -155,7 +161,9 @@ class TestClip:
             asked.append(samples.tolist())
             return self.found(2.0, len(samples))
 
-        return *settle(of_segments(one, one, **options), self.found(1.0), again), asked
+        found = self.found(1.0)
+        clipped = settle(of_segments(one, one, **options), found, again)
+        return found.means, clipped, asked
 
     def test_a_reading_is_that_of_a_run_that_ends_there(self) -> None:
         """It has been done again where such a run would be, and its count is that of such runs."""

@@ -52,6 +52,11 @@ class TestBits:
             assert several.at(t).info.n_steps == alone.info.n_steps
         assert (several.at(1.0).info.clip_count > 0) == (protocol.start == "zero")
 
+    def test_a_single_time_is_a_run_that_ends_there(self, candidate: Candidate) -> None:
+        """Whatever t_final is."""
+        alone = tm.simulate(RESERVOIR, INPUTS, replace(PROTOCOL, t_final=0.3), engine=candidate.engine)
+        assert bits(course(candidate, INPUTS, times=(0.3,)).at(0.3)) == bits(alone)
+
     @pytest.mark.parametrize("protocol", [PROTOCOL, RESTED], ids=["zero", "rest"])
     def test_a_signal_cut_in_two_is_the_whole(self, candidate: Candidate, protocol: tm.Protocol) -> None:
         whole = course(candidate, SIGNAL, protocol, hold=0.1, keep_end=True)

@@ -140,8 +140,9 @@ class Cuda:
             with _stream(number % n_devices):
                 return _chunk(jobs[number % n_devices], chunks[number], raw, states)
 
-        # Three chunks to a device, so that it computes one while the host is busy with the others.
-        with ThreadPoolExecutor(3 * n_devices) as pool:
+        # Three chunks to a device, so that it computes one while the host is busy with the others; of segments more,
+        # since many readings are more work for the host than for the device.
+        with ThreadPoolExecutor((3 if plan.plain else 8) * n_devices) as pool:
             for chunk, clipped in zip(chunks, pool.map(one, range(len(chunks))), strict=True):
                 clip_counts += clipped
                 report(chunk.stop)
@@ -200,7 +201,7 @@ def _chunk(job: _Job, chunk: slice, raw: Array, states: Array | None) -> NDArray
     Returns the number of clipped updates up to each reading, (R,).
     """
     try:
-        return _samples(job, np.arange(chunk.start, chunk.stop), raw, states)
+        return _samples(job, chunk, raw, states)
     except cupy.cuda.memory.OutOfMemoryError:
         if chunk.stop - chunk.start == 1:
             raise MemoryError("The GPU has no memory left for even one sample.") from None
@@ -210,13 +211,17 @@ def _chunk(job: _Job, chunk: slice, raw: Array, states: Array | None) -> NDArray
     return first + second
 
 
-def _samples(job: _Job, samples: NDArray[np.intp], raw: Array, states: Array | None) -> NDArray[np.int64]:
+def _samples(job: _Job, chunk: slice, raw: Array, states: Array | None) -> NDArray[np.int64]:
     """Does the work of `_chunk` in one piece."""
-    found = _launch(job, samples, clip=False)
+    samples = np.arange(chunk.start, chunk.stop)
+    found = _launch(job, samples, raw[:, chunk], clip=False)
     if states is not None:
-        states[samples] = found.states
-    raw[:, samples], clipped = settle(job.plan.task, found, lambda some: _launch(job, samples[some], clip=True))
-    return clipped
+        states[chunk] = found.states
+
+    def again(some: NDArray[np.intp]) -> Found:
+        return _launch(job, samples[some], np.empty((len(raw), len(some), *raw.shape[2:])), clip=True)
+
+    return settle(job.plan.task, found, again)
 
 
 def _multiprocessors(device: int) -> int:
@@ -247,8 +252,8 @@ def _stream(device: int) -> Iterator[None]:
         _idle[device].append(stream)
 
 
-def _launch(job: _Job, samples: NDArray[np.intp], *, clip: bool) -> Found:
-    """Runs the kernel on these samples; with `clip` the one that clips and counts accurately.
+def _launch(job: _Job, samples: NDArray[np.intp], means: Array, *, clip: bool) -> Found:
+    """Runs the kernel on these samples and fills `means`; with `clip` the one that clips and counts accurately.
 
     Nothing but the kernel runs on the GPU's cores. The kernel fills them, so any other work for one chunk of samples
     would wait until the kernel of another chunk has ended, and the host would wait with it.
@@ -295,7 +300,7 @@ def _launch(job: _Job, samples: NDArray[np.intp], *, clip: bool) -> Found:
             enable_cooperative_groups=True,
         )
     sums, clipped, unsure = (cupy.asnumpy(arrays[name]) for name in ("sums", "clipped", "unsure"))
-    means = plan.means(sums, in_segments=in_segments)
+    plan.fill_means(means, sums, in_segments=in_segments)
     return Found(means, clipped, unsure, None if states is None else cupy.asnumpy(states))
 
 

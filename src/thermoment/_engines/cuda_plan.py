@@ -22,6 +22,8 @@ LARGEST_STATE = 6e4
 # exceed _ROUND_STEPS. So it lasts a fraction of a second, and Ctrl-C is noticed. A tile is never split over launches. A
 # step of more nodes counts as many as there are blocks of columns.
 _ROUNDS, _ROUND_STEPS = 10, 40_000
+_BYTES = 2**26
+"""Of what goes into a launch and comes back, if that fills the GPU: while one computes the host prepares others."""
 
 TASK = np.dtype(
     [
@@ -165,43 +167,48 @@ class Plan:
         width = self.task.n_nodes if in_segments else self.columns * WIDTH
         return self.task.n_reads, n_samples, self.blocks, len(self.task.protocol.orders), width
 
-    def means(self, sums: NDArray[np.float32], *, in_segments: bool) -> Array:
+    def fill_means(self, means: Array, sums: NDArray[np.float32], *, in_segments: bool) -> None:
         """(R, S, orders, N) from the sums of all tiles, added up in the same order in any batch."""
-        means = sums[:, :, 0].astype(np.float64)
+        total = means if in_segments else np.empty((*means.shape[:3], sums.shape[4]))
+        np.copyto(total, sums[:, :, 0])
         for block in range(1, self.blocks):
-            means += sums[:, :, block]
-        means /= self.task.n_replicas
-        return means if in_segments else means.take(self._column, axis=3)
+            total += sums[:, :, block]
+        total /= self.task.n_replicas
+        if not in_segments:
+            means[:] = total.take(self._column, axis=3)
 
     def chunks(self, tiles_at_once: int) -> list[slice]:
         """The samples of each launch."""
         S = self.task.n_samples
-        length = launch_samples(tiles_at_once, self.blocks, self.task.n_steps * self.columns)
+        numbers = math.prod(self.sums_shape(1, in_segments=not self.plain)) + len(self.drives) * self.task.n_nodes
+        length = launch_samples(tiles_at_once, self.blocks, self.task.n_steps * self.columns, 4 * numbers)
         return [slice(s, min(s + length, S)) for s in range(0, S, length)]
 
 
-def launch_samples(tiles_at_once: int, blocks: int, n_steps: int) -> int:
-    """Number of samples in one launch: work for a fraction of a second."""
+def launch_samples(tiles_at_once: int, blocks: int, n_steps: int, bytes_each: int = 0) -> int:
+    """Number of samples in one launch: work for a fraction of a second, with not too much to copy."""
     rounds = max(1, min(_ROUNDS, _ROUND_STEPS // n_steps))
+    if bytes_each:
+        rounds = max(1, min(rounds, _BYTES // bytes_each * blocks // tiles_at_once))
     return max(1, rounds * tiles_at_once // blocks)
 
 
-def settle(task: Task, found: Found, again: Callable[[NDArray[np.intp]], Found]) -> tuple[Array, NDArray[np.int64]]:
-    """Means (R, S, orders, N), and clipped updates of all samples up to each reading (R,).
+def settle(task: Task, found: Found, again: Callable[[NDArray[np.intp]], Found]) -> NDArray[np.int64]:
+    """Clipped updates of all samples up to each reading (R,). The means that were found are put right.
 
     Moments at a time are those of a run that ends there. Such a run does a sample again, with accurate functions, where
     the clip may have been reached; so from the first reading with such a doubt on, a sample has what `again` finds. A
     part of a longer run does not know the other parts: it has what was found.
     """
     if task.a_part or task.keep_states:
-        return found.means, np.cumsum(found.clipped.sum(axis=1))
+        return np.cumsum(found.clipped.sum(axis=1))
     unsure = np.logical_or.accumulate(found.unsure, axis=0)
     doubtful = np.flatnonzero(unsure[-1])
     if not doubtful.size:
-        return found.means, np.zeros(task.n_reads, np.int64)
+        return np.zeros(task.n_reads, np.int64)
     better, unsure = again(doubtful), unsure[:, doubtful]
     found.means[:, doubtful] = np.where(unsure[..., None, None], better.means, found.means[:, doubtful])
-    return found.means, (np.cumsum(better.clipped, axis=0) * unsure).sum(axis=1)
+    return np.asarray((np.cumsum(better.clipped, axis=0) * unsure).sum(axis=1))
 
 
 def check_start(task: Task) -> None:
