@@ -5,8 +5,7 @@
 Every number of nodes is a process of its own. On a GPU all of them first get ready: they compile, and every contestant
 shows that it computes the right moments (agreement.py). Then they measure, one process after the other, and in each the
 contestants in turn, from drives to moments. On a CPU, where large networks would take hours to show that, each
-process runs by itself, and peers.py has shown it at the paper's size. There time is the processor time of all threads
-over the number of cores: what else runs on the machine disturbs it less, and a contestant is not blamed for idle cores.
+process runs by itself, and peers.py has shown it at the paper's size.
 
 The product alone is rows of replicas times W, as fast as the device has it: on a GPU in half precision by the vendor's
 library, on a CPU the instruction of the native engine on numbers in registers (limits.py). No engine that multiplies so
@@ -30,12 +29,11 @@ import jax
 import numpy as np
 import problem
 from agreement import Agreement, DisagreementError
-from limits import cpu_product
+from limits import cpu_product, rate
 from peers import ENTRIES
 
 from thermoment._support.files import write_whole
 from thermoment._support.host import describe
-from thermoment._support.threads import cores
 
 HERE = Path(__file__).parent
 NODES = (64, 128, 256, 512, 1024, 2048, 4096)
@@ -43,7 +41,7 @@ PRODUCT = "product alone"
 # Node-steps in a round, at 256 nodes: about a second. The first leads.
 WORK = {
     "gpu": {"cuda": 2e11, "xla": 5e10, "JAX loop": 2.5e10, "PyTorch compiled, TF32": 2.5e10},
-    "cpu": {"native": 4e8, "xla": 2e8, "JAX loop": 1.5e8, "PyTorch eager": 1.5e8},
+    "cpu": {"native": 6e8, "xla": 3e8, "JAX loop": 2e8, "PyTorch eager": 1.5e8},
 }
 
 
@@ -54,7 +52,7 @@ def size(device: str, name: str) -> tuple[int, int]:
         whole = 2**24 // cells if name == "xla" else 16  # samples in a tile
         return whole * max(1, round(work / (cells * problem.PROTOCOL.n_steps) / whole)), problem.PROTOCOL.n_steps
     samples = max(2, round(work / (cells * problem.PROTOCOL.n_steps)))  # a core each, at least
-    return samples, int(np.clip(work * 256 / problem.N / (cells * samples), 100, problem.PROTOCOL.n_steps))
+    return samples, int(np.clip(work * 256 / problem.N / (cells * samples), 200, problem.PROTOCOL.n_steps))
 
 
 def gpu_product() -> Callable[[], float]:
@@ -77,22 +75,12 @@ def gpu_product() -> Callable[[], float]:
     return run
 
 
-def processor_time() -> float:
-    """Seconds that all threads have computed for, over the number of cores."""
-    return time.process_time() / cores()
-
-
 def product_alone(device: str) -> Callable[[], float]:
     """A function that returns the node-steps per second of the product alone."""
     if device == "gpu":
         return gpu_product()
     multiply = cpu_product()
-
-    def run() -> float:
-        start = processor_time()
-        return multiply(1000) / (processor_time() - start) / problem.N
-
-    return run
+    return lambda: rate(multiply, 0.3) / problem.N
 
 
 def contestants(device: str, only: list[str]) -> dict[str, problem.Contestant]:
@@ -131,16 +119,15 @@ def measure(device: str, rounds: int, only: list[str], *, unchecked: bool) -> di
             run(problem.drives(sizes[name][0]), 2)
     alone = product_alone(device) if PRODUCT in only else None
     rates: dict[str, list[float]] = {name: [] for name in (*found, *([PRODUCT] if alone else []))}
-    clock = time.perf_counter if device == "gpu" else processor_time
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(rounds):
         for name, run in found.items():
             samples, n_steps = sizes[name]
             h = problem.drives(samples)
-            start = clock()
+            start = time.perf_counter()
             run(h, n_steps)
-            rates[name].append(samples * problem.M * problem.N * n_steps / (clock() - start))
+            rates[name].append(samples * problem.M * problem.N * n_steps / (time.perf_counter() - start))
         if alone:
             rates[PRODUCT].append(alone())
     leader = next(iter(found))
