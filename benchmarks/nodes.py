@@ -8,8 +8,8 @@ contestants in turn, from drives to moments. On a CPU, where large networks woul
 process runs by itself, and peers.py has shown it at the paper's size.
 
 The product alone is rows of replicas times W, as fast as the device has it: on a GPU in half precision by the vendor's
-library, on a CPU the instruction of the native engine on numbers in registers (limits.py). No engine that multiplies so
-can be faster. Sizes that the file has and that are not asked for stay in it.
+library, with x from memory; on a CPU the instruction of the native engine on numbers in registers (limits.py). Sizes
+that the file has and that are not asked for stay in it.
 """
 
 import argparse

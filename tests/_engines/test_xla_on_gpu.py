@@ -24,7 +24,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         return xla_program.Way(on_gpu=True, counted=math.isfinite(task.protocol.clip))
 
     monkeypatch.setattr(xla.Xla, "_way", way)
-    monkeypatch.setattr(xla_program, "UNROLL", 2)  # a CPU takes long to compile the steps of a turn
+    monkeypatch.setattr(xla_program, "UNROLL", 1)  # a CPU takes long to compile the steps of a turn
 
 
 def network(N: int) -> tm.Reservoir:
@@ -63,32 +63,31 @@ def test_a_sample_has_the_same_bits_in_any_batch() -> None:
     assert bits(alone) == np.ascontiguousarray(whole.raw[1:]).tobytes()
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e3])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 50.0])
 def test_half_precision_rounds_x_and_w_to_eleven_bits(scale: float) -> None:
-    """Whatever the size of W: the error of W x is that of two factors rounded by at most 2^-11, and not of none."""
-    N = xla.LARGEST_EXACT + 6
+    """Whatever the size of W: the error of W x is that of two factors rounded by at most 2^-11, and not of none.
+
+    After one step a node that was at zero is at dt W x.
+    """
+    N, dt = xla.LARGEST_EXACT + 6, 1e-3
     W = scale * np.random.default_rng(2).normal(size=(N, N)) * (1 - np.eye(N))
-    x0 = np.random.default_rng(3).normal(size=N)
-    dt = 1e-3 / scale  # one step moves x by 1e-3 W x / scale
-    free = tm.Dynamics(J2=1e-9 * scale, J4=0.0, kT=0.0)
-    reservoir = tm.Reservoir(W, np.zeros((N, 1)), np.zeros(N), free)
+    x0 = np.random.default_rng(3).normal(size=N) * (np.arange(N) % 2)
+    reservoir = tm.Reservoir(W, np.zeros((N, 1)), np.zeros(N), tm.Dynamics(J4=0.0, kT=0.0))
     protocol = tm.Protocol(dt=dt, t_final=dt, n_replicas=1, orders=(1,))
-    moved = tm.simulate(reservoir, [[1.0]], protocol, engine="xla", x0=x0).raw[0, 0] - x0
-    error, most = np.abs(moved - dt * W @ x0), 2 * 2**-11 * dt * np.abs(W) @ np.abs(x0)
-    assert (error < most + 1e-7).all()
+    moved = tm.simulate(reservoir, [[1.0]], protocol, engine="xla", x0=x0).raw[0, 0, ::2]
+    expected, size = dt * (W @ x0)[::2], dt * (np.abs(W) @ np.abs(x0))[::2]
+    error = np.abs(moved - expected) / size
+    assert error.max() < 2 * 2**-11
     assert error.max() > 1e-6
 
 
 def test_states_that_half_precision_cannot_hold_are_refused() -> None:
-    """A node driven to 1e5 is fine where W x is in float32, and named where it is not."""
+    """A linear node under a drive of 1e5 goes to 1e5."""
+    N = xla.LARGEST_EXACT + 6
     linear = tm.Dynamics(J2=0.5, J4=0.0, kT=0.01)
     protocol = tm.Protocol(dt=0.1, t_final=5.0, n_replicas=2, orders=(1,))
-    for N in (8, xla.LARGEST_EXACT + 6):
-        driven = tm.Reservoir(np.zeros((N, N)), np.ones((N, 1)), np.zeros(N), linear)
-        if N <= xla.LARGEST_EXACT:
-            assert tm.simulate(driven, [[1e5]], protocol, engine="xla").raw.min() > 65504
-            continue
-        with pytest.raises(RuntimeError, match="went beyond 65504"):
-            tm.simulate(driven, [[1e5]], protocol, engine="xla")
-        with pytest.raises(RuntimeError, match="went beyond 65504"):
-            tm.sample_paths(driven, [[1e5]], protocol, nodes=(0,), every=10, engine="xla")
+    driven = tm.Reservoir(np.zeros((N, N)), np.ones((N, 1)), np.zeros(N), linear)
+    with pytest.raises(RuntimeError, match="went beyond 65504"):
+        tm.simulate(driven, [[1e5]], protocol, engine="xla")
+    with pytest.raises(RuntimeError, match="went beyond 65504"):
+        tm.sample_paths(driven, [[1e5]], protocol, nodes=(0,), every=10, engine="xla")
