@@ -55,6 +55,7 @@ class Standardised:
     @classmethod
     def of(cls, features: NDArray[Any], weights: Array | None = None) -> "Standardised":
         """Of features (S, F); weights as for `Scaling.fit`."""
+        features = np.ascontiguousarray(features)  # in another order of memory NumPy has other sums, in the last digit
         scaling = Scaling.fit(features, weights)
         return cls(jnp.asarray(scaling.apply(features)), scaling)
 
