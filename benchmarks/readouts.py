@@ -66,7 +66,7 @@ def main() -> None:
 
     (first, before), (again, after) = fit(), fit()
     same = all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    found = {"machine": describe(HERE), "seconds": {"first": first, "again": again}, "same bytes": same}
+    found = {"machine": describe(checkout=HERE), "seconds": {"first": first, "again": again}, "same bytes": same}
     print(json.dumps(found, indent=1))
     if options.out:
         write_whole(options.out, (json.dumps(found, indent=1) + "\n").encode())

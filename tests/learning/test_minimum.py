@@ -1,5 +1,7 @@
 """L-BFGS as a compiled loop: it finds known minima, shortens steps that are too long, and says where it ended."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ A = np.random.default_rng(3).normal(size=(60, 40))
 HESSIAN, CENTRE = A.T @ A / 60 + 0.1 * np.eye(40), np.linspace(-1, 1, 40)
 
 
-def quadratic(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def quadratic(x: Any) -> Any:
     slope = HESSIAN @ (x - CENTRE)
     return slope @ (x - CENTRE) / 2, slope
 

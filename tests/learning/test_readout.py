@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -53,7 +54,7 @@ def by_hand(features: np.ndarray, settings: Sgd) -> tuple[np.ndarray, np.ndarray
 @pytest.fixture(params=["cpu", "gpu"])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written for each kind of device, on this one."""
-    monkeypatch.setattr(module.jax, "default_backend", lambda: request.param)
+    monkeypatch.setattr(jax, "default_backend", lambda: request.param)
 
 
 @pytest.mark.usefixtures("device")
