@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -10,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from thermoment.learning import fit as module
 from thermoment.learning.batches import batches
-from thermoment.learning.fit import best_ridge, fit_converged, fit_ridge, fit_sgd
+from thermoment.learning.fit import Standardised, best_ridge, fit_converged, fit_ridge, fit_sgd
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Readout, Scaling, average_logits, classes
 
@@ -50,6 +51,13 @@ def by_hand(features: np.ndarray, settings: Sgd) -> tuple[np.ndarray, np.ndarray
     return weights.T, bias
 
 
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written for each kind of device, on this one."""
+    monkeypatch.setattr(jax, "default_backend", lambda: request.param)
+
+
+@pytest.mark.usefixtures("device")
 def test_sgd_is_the_loss_as_written_for_every_set_of_columns() -> None:
     settings = Sgd(epochs=4, l2=0.05)
     chosen = [np.arange(64), np.arange(5, 40), np.array([60, 3, 20])]
@@ -59,6 +67,27 @@ def test_sgd_is_the_loss_as_written_for_every_set_of_columns() -> None:
         np.testing.assert_allclose(readout.bias, bias, atol=3e-6)
 
 
+def test_every_epoch_is_reported_with_its_loss() -> None:
+    heard: list[tuple[int, float]] = []
+    settings = Sgd(epochs=3, l2=0.05)
+    (readout,) = fit_sgd(FEATURES, LABELS, [np.arange(64)], settings, report=lambda *said: heard.append(said))
+    assert [done for done, _ in heard] == [1, 2, 3]
+    right = log_softmax(readout.logits(FEATURES), axis=1)[np.arange(600), LABELS]
+    last = settings.l2 / 2 * float((readout.weights**2).sum()) - right.mean()
+    assert last < heard[2][1] < heard[1][1] < heard[0][1]  # a mean over batches, the first of which come before
+
+
+def test_some_columns_are_standardised_as_if_there_were_no_others() -> None:
+    """Bit for bit, so that a fit has the same bytes wherever it is done."""
+    features = np.random.default_rng(2).normal(3.0, 2.0, (5000, 600)).astype(np.float32)
+    columns = np.r_[3:200, 250:257, 590:600]
+    some, alone = Standardised.of(features).some(columns), Standardised.of(features[:, columns])
+    np.testing.assert_array_equal(some.x, alone.x)
+    np.testing.assert_array_equal(some.scaling.mean, alone.scaling.mean)
+    np.testing.assert_array_equal(some.scaling.scale, alone.scaling.scale)
+
+
+@pytest.mark.usefixtures("device")
 def test_the_converged_fit_is_scikit_learns_logistic_regression() -> None:
     l2 = 1e-3
     ours = fit_converged(FEATURES, LABELS, l2)
@@ -77,6 +106,12 @@ def test_a_fit_that_stops_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "_MOST_EVALUATIONS", 3)
     with pytest.raises(RuntimeError, match="did not converge in 3 evaluations: its loss is still about"):
         fit_converged(FEATURES, LABELS)
+
+
+def test_a_fit_has_the_same_bytes_twice() -> None:
+    one, two = (fit_converged(FEATURES, LABELS, 0.01) for _ in range(2))
+    np.testing.assert_array_equal(one.weights, two.weights)
+    np.testing.assert_array_equal(one.bias, two.bias)
 
 
 def test_a_handful_of_samples_converges_as_far_as_single_precision_goes() -> None:

@@ -37,7 +37,7 @@ _LOWEST_DIFFERENCE = 1e-5
 _ROWS_IN_BLOCK = 1024  # fits into the caches of a processor
 _MOST_EVALUATIONS = 2000
 _STEPS_TOGETHER = 4
-"""Steps of SGD that an accelerator is given at once: a step takes it no longer than to be told of it."""
+"""Steps of SGD that are compiled as one for an accelerator."""
 _CURVED_ROWS = 8192
 """Samples from which the Hessian is estimated."""
 _LEAST_CURVATURE = 1e-4
@@ -55,6 +55,7 @@ class Standardised:
     @classmethod
     def of(cls, features: NDArray[Any], weights: Array | None = None) -> "Standardised":
         """Of features (S, F); weights as for `Scaling.fit`."""
+        features = np.ascontiguousarray(features)  # in another order of memory NumPy has other sums, in the last digit
         scaling = Scaling.fit(features, weights)
         return cls(jnp.asarray(scaling.apply(features)), scaling)
 
@@ -100,10 +101,10 @@ def fit_sgd(
     parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
     rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
     rng = np.random.default_rng(settings.seed)
-    unroll = 1 if jax.default_backend() == "cpu" else _STEPS_TOGETHER
+    pass_over = _epoch if jax.default_backend() == "cpu" else _accelerated_epoch
     losses = []
     for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
-        parameters, loss = _epoch(rate, l2, parameters, mask, x, y, rows, unroll)
+        parameters, loss = pass_over(rate, l2, parameters, mask, x, y, rows)
         losses.append(loss)
         if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
             report(epoch, float(losses[epoch - 1]))
@@ -204,21 +205,13 @@ def best_ridge(features: NDArray[Any], targets: Array, weights: Array) -> float:
     return min(reversed(RIDGES), key=error)
 
 
-@partial(jax.jit, static_argnames="unroll", donate_argnums=2, compiler_options=REPRODUCIBLE)
+@partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
 def _epoch(
-    rate: Any,
-    l2: Any,
-    parameters: Parameters,
-    mask: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
-    rows: jax.Array,
-    unroll: int,
+    rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
 ) -> tuple[Parameters, jax.Array]:
     """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout.
 
     mask: (F, R, C), one for the weights that are fitted. The others are zero and stay so.
-    unroll: steps that are compiled as one
     """
 
     def entropy(parameters: Parameters, rows: jax.Array) -> jax.Array:
@@ -231,9 +224,39 @@ def _epoch(
         weights, bias = parameters
         return (weights - rate * (mask * (slope + l2 * weights)), bias - rate * offset), value
 
-    parameters, entropies = jax.lax.scan(step, parameters, rows, unroll=unroll)
+    return _with_loss(*jax.lax.scan(step, parameters, rows), l2)
+
+
+@partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
+def _accelerated_epoch(
+    rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
+) -> tuple[Parameters, jax.Array]:
+    """`_epoch` for a GPU, which takes as long to start a small kernel as to run it: as few of them as possible.
+
+    The gradient is written by hand, without looking labels up, and all batches are laid side by side beforehand.
+    """
+    shape = mask.shape
+    flat = (shape[0], shape[1] * shape[2])
+    hot = y[rows][..., None] == jnp.arange(shape[2])
+
+    def step(parameters: Parameters, batch: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[Parameters, jax.Array]:
+        weights, bias = parameters
+        x, share, hot = batch[0], batch[1][:, None, None], batch[2][:, None]
+        product = jnp.matmul(x, weights.reshape(flat), precision="highest")
+        log_p = jax.nn.log_softmax(product.reshape(len(x), *shape[1:]) + bias)
+        error = share * (jnp.exp(log_p) - hot)
+        slope = jnp.matmul(x.T, error.reshape(len(x), -1), precision="highest").reshape(shape)
+        value = -(share * jnp.where(hot, log_p, 0)).sum()
+        return (weights - rate * (mask * slope + l2 * weights), bias - rate * error.sum(0)), value
+
+    every = x[rows], jax.vmap(shares)(rows), hot
+    return _with_loss(*jax.lax.scan(step, parameters, every, unroll=_STEPS_TOGETHER), l2)
+
+
+def _with_loss(parameters: Parameters, entropies: jax.Array, l2: Any) -> tuple[Parameters, jax.Array]:
+    """Of a readout: the mean entropy over batches, with the penalty as it is after the last one."""
     penalty = l2 / 2 * jnp.sum(parameters[0] ** 2)
-    return parameters, (entropies.mean() + penalty) / mask.shape[1]
+    return parameters, (entropies.mean() + penalty) / parameters[1].shape[0]
 
 
 @partial(jax.jit, static_argnames="at_once", compiler_options=REPRODUCIBLE)
@@ -279,6 +302,9 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
     share = curvature[rows] / curvature[rows].sum() * (curvature.sum() / target.sum())
     chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
     square = jnp.matmul((chosen * share[:, None]).T, chosen, precision="highest")
+    # A feature that hardly varies over those, such as a pixel at the edge, has its curvature from all samples.
+    diagonal = jnp.append((curvature / target.sum()) @ x**2, 0.0)
+    square += jnp.diag(jnp.maximum(diagonal - jnp.diagonal(square), 0.0))
     penalty = jnp.full(len(square), l2).at[-1].set(0.0)
     root: jax.Array = jnp.linalg.cholesky(square.astype(penalty.dtype) + jnp.diag(penalty))
     return root

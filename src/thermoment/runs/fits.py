@@ -102,12 +102,15 @@ class Fits:
         # Threads, because a GPU takes less time for a fit than the processor takes to compile it.
         with ThreadPoolExecutor(_COMPILED_TOGETHER if jax.default_backend() != "cpu" else 1) as pool:
             try:
-                stages = [pool.submit(self.do, model.key) for model in models]
+                sizes = [len(self._columns(model, list(self.stores))) for model in models]
+                # The first of every size come first: those have to be compiled.
+                order = sorted(range(len(models)), key=lambda number: sizes[:number].count(sizes[number]))
+                stages = {number: pool.submit(self.do, models[number].key) for number in order}
                 raw = load_baselines(self.do(BASELINE).folder)
-                for number, (model, stage) in enumerate(zip(models, stages, strict=True)):
+                for number, model in enumerate(models):
                     self.context.listener("readouts to convergence", number, len(models))
                     found = replace(model, readout="converged")
-                    fitted[found] = Readout.load(stage.result().folder / readout_file(found))
+                    fitted[found] = Readout.load(stages[number].result().folder / readout_file(found))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
