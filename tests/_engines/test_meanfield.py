@@ -442,3 +442,18 @@ def test_the_estimate_is_kept_with_the_moments(tmp_path: Path) -> None:
     moments.save(tmp_path / "m.safetensors")
     assert tm.Moments.load(tmp_path / "m.safetensors").info.error == moments.info.error
     assert list(moments.info.error or {}) == [1, 2, 4]
+
+
+def test_curves_are_made_once_for_all_chunks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    compress = coupled_nodes.compress
+
+    def counted(*what: Any) -> Any:
+        made.append(what)
+        return compress(*what)
+
+    monkeypatch.setattr(coupled_nodes, "compress", counted)
+    reservoir, inputs = tm.Reservoir.draw(4, 3, seed=8), np.ones((2, 3))
+    for orders in ((3,), (3,), (1, 5), (3,)):
+        tm.simulate(reservoir, inputs, tm.Protocol(n_replicas=math.inf, orders=orders), engine="meanfield")
+    assert len(made) == 2
