@@ -20,6 +20,7 @@ import thermoment as tm
 from support.analytic import Array, gaussian_moments, ornstein_uhlenbeck, uncoupled
 from thermoment._engines.meanfield import engine
 from thermoment._engines.meanfield import network as coupled_nodes
+from thermoment._engines.meanfield.curves import compress
 from thermoment._engines.meanfield.engine import MeanField
 from thermoment._engines.meanfield.network import NodeCurves, Solution, moments_of_drive, node_curves, solve_network
 from thermoment._engines.meanfield.tables import RANGES, node_tables
@@ -446,7 +447,6 @@ def test_the_estimate_is_kept_with_the_moments(tmp_path: Path) -> None:
 
 def test_curves_are_made_once_for_all_chunks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    compress = coupled_nodes.compress
 
     def counted(*what: Any) -> Any:
         made.append(what)
