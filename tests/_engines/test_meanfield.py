@@ -20,6 +20,7 @@ import thermoment as tm
 from support.analytic import Array, gaussian_moments, ornstein_uhlenbeck, uncoupled
 from thermoment._engines.meanfield import engine
 from thermoment._engines.meanfield import network as coupled_nodes
+from thermoment._engines.meanfield.curves import compress
 from thermoment._engines.meanfield.engine import MeanField
 from thermoment._engines.meanfield.network import NodeCurves, Solution, moments_of_drive, node_curves, solve_network
 from thermoment._engines.meanfield.tables import RANGES, node_tables
@@ -442,3 +443,17 @@ def test_the_estimate_is_kept_with_the_moments(tmp_path: Path) -> None:
     moments.save(tmp_path / "m.safetensors")
     assert tm.Moments.load(tmp_path / "m.safetensors").info.error == moments.info.error
     assert list(moments.info.error or {}) == [1, 2, 4]
+
+
+def test_curves_are_made_once_for_all_chunks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def counted(*what: Any) -> Any:
+        made.append(what)
+        return compress(*what)
+
+    monkeypatch.setattr(coupled_nodes, "compress", counted)
+    reservoir, inputs = tm.Reservoir.draw(4, 3, seed=8), np.ones((2, 3))
+    for orders in ((3,), (3,), (1, 5), (3,)):
+        tm.simulate(reservoir, inputs, tm.Protocol(n_replicas=math.inf, orders=orders), engine="meanfield")
+    assert len(made) == 2

@@ -21,6 +21,7 @@ from thermoment._engines.task import Outcome, Report, Task
 from thermoment.data import load as load_data
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.learning.readout import Readout
+from thermoment.learning.surrogate import train_side_by_side
 from thermoment.results.naming import ModelKey, readout_file
 from thermoment.results.results import load
 from thermoment.runs import reservoirs
@@ -406,11 +407,10 @@ def test_reservoirs_trained_side_by_side_are_those_trained_in_turn(
     trained = experiment(text, tmp_path)
     dataset = load_data("digits").first(120, 60)
     found, threads = [], []
-    train = reservoirs.train_side_by_side
 
     def training(*arguments: Any, **options: Any) -> Any:
         threads.append((threading.current_thread() is threading.main_thread(), options["one_core"]))
-        return train(*arguments, **options)
+        return train_side_by_side(*arguments, **options)
 
     monkeypatch.setattr(reservoirs, "train_side_by_side", training)
     for cores in (1, 2):
