@@ -140,7 +140,9 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         + [
             row(f"{group}-{k}", correct(shift)[:n], "K1", orders=["m1", "m2", "m4", *more]) | {"group": group}
             for group, n, gained in (("pairs", 3, 0), ("pairs-limit", 10, 40))
-            for k, (more, shift) in enumerate((([], -200), (["means"], -100), (["pair"], -100 + gained)))
+            for k, (more, shift) in enumerate(
+                (([], -200), (["means"], -100), (["pair"], -100 + gained), (["means", "pair"], -100 + gained))
+            )
         ],
         "time-and-temperature": times(correct),
         "fusion": [
