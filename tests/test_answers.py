@@ -187,7 +187,7 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         "the highest mean difference is that of symmetric W, s_W = 2 in place of directed W: +2.01 points",
         "the lowest that of J2 = -1 in place of J2 = 1: \N{MINUS SIGN}5.02 points",
         "Points that were also sampled differ from those without sampling by at most 0.0",
-        "| s_W = 2, symmetric | 92.07 | 3 | 0.37 | cuda |",
+        "| s_W = 2, symmetric | 92.09 | 3 | 0.37 | cuda |",
         "K1, E[x_i x_j] of every node with the one that pushes it most strongly: 128 replicas, sampled: +0.9",
         "and in place of the products of the means no difference established (",
         "infinitely many replicas: +1.4",
