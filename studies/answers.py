@@ -135,14 +135,13 @@ def moments(study: Study) -> Answer:
     if known := [group for group in groups if study.group(group)]:
         of_pairs = judge(
             [
-                Pair(f"{' '.join(PAIRED)} ({groups[group]})", " ".join(words), *(study.reads(w, group) for w in both))
+                Pair(f"{' '.join(a)} ({groups[group]})", " ".join(b), study.reads(a, group), study.reads(b, group))
                 for group in known
-                for words in (RAW, MEANS)
-                for both in ((PAIRED, words),)
+                for a, b in ((PAIRED, RAW), (PAIRED, MEANS), ((*MEANS, "pair"), MEANS))
             ]
         )
-        said = [f"{groups[group]}: {gain(of_pairs[2 * k])} beside m1, m2 and m4, and in place of the products of the "
-                f"means {gain(of_pairs[2 * k + 1])}" for k, group in enumerate(known)]  # fmt: skip
+        said = [f"{groups[group]}: {gain(of_pairs[3 * k])} beside m1, m2 and m4, and in place of the products of the "
+                f"means {gain(of_pairs[3 * k + 1])}" for k, group in enumerate(known)]  # fmt: skip
         sentence += (
             " Of one reservoir, K1, E[x_i x_j] of every node with the one that pushes it most strongly: "
             f"{'; '.join(said)}."

@@ -65,7 +65,7 @@ def test_no_variant_has_more_repeats_than_asked_for(run_all: ModuleType) -> None
     found = run_all.studies(asked(run_all, repeats=2))
     repeats = {f"{name}/{key}": one.variant(key).repeats for name, one in found.items() for key in one.points}
     assert set(repeats.values()) == {1, 2}
-    assert [key for key, count in repeats.items() if count == 1] == ["time-and-temperature/sampled-late_t_final-10p0"]
+    assert [key for key, count in repeats.items() if count == 1] == ["time-and-temperature/sampled-late_t_final-3p0"]
 
 
 @pytest.mark.slow

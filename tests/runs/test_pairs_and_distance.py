@@ -1,6 +1,7 @@
 """Pairs of nodes as features, the distance to equilibrium beside the closed form, features that experiments share."""
 
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def small(folder: Path, text: str = "", **readout: Any) -> Experiment:
 
 
 def test_pairs_are_features_and_the_machine_reads_them_again(tmp_path: Path) -> None:
-    one = replace(small(tmp_path, reads=("m1", "pair", "means")), engine="xla")
+    one = replace(small(tmp_path, reads=("m1", "pair", "means")), engine="reference")
     results = tm.run(one, tmp_path / "run")
     assert isinstance(results, Results)
     dataset = load_data("digits").first(60, 30)
@@ -49,10 +50,10 @@ def test_pairs_are_features_and_the_machine_reads_them_again(tmp_path: Path) -> 
     kept = store.features(slice(60, None)).reshape(30, len(store.orders) + 1, -1)
     ids = np.arange(60, 90)
     pairs = list(enumerate(partners(reservoir.W).tolist()))
-    again = tm.simulate(reservoir, dataset.x_test, one.protocol, engine="xla", sample_ids=ids, pairs=pairs)
+    again = tm.simulate(reservoir, dataset.x_test, one.protocol, engine="reference", sample_ids=ids, pairs=pairs)
     np.testing.assert_array_equal(kept[:, -1], again.joint.astype(np.float32))
     machine = tm.load(tmp_path / "run")
-    said = machine.predict(dataset.x_test, engine="xla", sample_ids=ids)
+    said = machine.predict(dataset.x_test, engine="reference", sample_ids=ids)
     best = next(row for row in results.accuracy if row.model.name == "K1+K2" and len(row.model.orders) == 3)
     assert (said == dataset.y_test).sum() == best.correct
 
@@ -64,51 +65,88 @@ def test_an_engine_that_reads_single_nodes_refuses_pairs_before_any_work(tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("t", [0.05, 0.4])
-def test_the_distance_of_uncoupled_harmonic_nodes_is_an_exponential(t: float) -> None:
-    """E[x(t)] = h / (2 J2) (1 - exp(-2 J2 mu t)).
-
-    By sampling the tolerance is five standard errors: a replica has the variance kT / 2 J2 at most, and there are
-    20 x 30 x 256 of them.
-    """
-    dynamics = tm.Dynamics(J2=1.0, J4=0.0, kT=0.1)
-    reservoir = tm.Reservoir.draw(30, 8, s_W=0.0, s_K=2.0, seed=3, dynamics=dynamics)
+def harmonic() -> tuple[tm.Reservoir, np.ndarray, float]:
+    """Thirty uncoupled nodes in harmonic wells, twenty images, and the rms of the stationary means h / 2 J2."""
+    reservoir = tm.Reservoir.draw(30, 8, s_W=0.0, s_K=2.0, seed=3, dynamics=tm.Dynamics(J2=1.0, J4=0.0, kT=0.1))
     images = np.random.default_rng(1).uniform(size=(20, 8)).astype(np.float32)
-    protocol = tm.Protocol(dt=1e-3, t_final=t)
-    expected = math.exp(-2 * t)
-    assert equilibrium.distance(reservoir, images, protocol, "native") == pytest.approx(expected, rel=1e-3)
-    scale = float(np.sqrt(((reservoir.drive(images) / 2) ** 2).mean()))
-    error = math.sqrt(2 * 0.05 / (20 * 30 * 256)) / scale
-    found = equilibrium._sampled(reservoir, images, replace(protocol, dt=1e-2), "native")
-    assert found == pytest.approx(expected, abs=5 * error + 0.02 * expected)  # steps of 0.01 change the rate by 1 %
+    return reservoir, images, float(np.sqrt(((reservoir.drive(images) / 2) ** 2).mean()))
 
 
-def test_where_the_coupling_is_too_strong_the_distance_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    reservoir = tm.Reservoir.draw(24, 8, s_W=3.0, s_K=2.0, symmetric=True, seed=3)
-    images = np.random.default_rng(1).uniform(size=(4, 8)).astype(np.float32)
+@pytest.mark.slow  # it makes tables of nodes
+def test_the_distance_of_uncoupled_harmonic_nodes_is_an_exponential() -> None:
+    """E[x(t)] = h / (2 J2) (1 - exp(-2 J2 mu t))."""
+    reservoir, images, _ = harmonic()
+    found = equilibrium.distance(reservoir, images, tm.Protocol(t_final=0.4), "native")
+    assert found == pytest.approx(math.exp(-0.8), rel=1e-3)
+
+
+def test_the_sampled_distance_is_that_exponential_too() -> None:
+    """A mean over 256 replicas has the variance kT / 2 J2 / 256 at most, twice that the difference of two.
+
+    Tolerances are five standard errors. Near equilibrium the noise would be taken for a distance if it were not
+    taken out of the squares: there the standard error of what is left of them is that of 600 squares.
+    """
+    reservoir, images, scale = harmonic()
+    protocol, noise = tm.Protocol(dt=1e-2, t_final=0.4), 2 * 0.05 / 256
+    found = equilibrium._sampled(reservoir, images, protocol, "native")
+    error = math.sqrt(noise / 600) / scale
+    assert found == pytest.approx(math.exp(-0.8), abs=5 * error + 0.01)  # steps of 0.01 change the rate by 1 %
+    late = equilibrium._sampled(reservoir, images, replace(protocol, t_final=6.0), "native")
+    assert late < math.sqrt(5 * noise * math.sqrt(2 / 600)) / scale < 0.6 * math.sqrt(noise) / scale
+
+
+@pytest.mark.parametrize("refusal", [RuntimeError, ValueError, UserWarning])
+def test_where_meanfield_cannot_the_distance_is_sampled(
+    refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reservoir, images, _ = harmonic()
     asked: list[str] = []
-    monkeypatch.setattr(equilibrium, "_sampled", lambda *given: asked.append(given[-1]) or 0.5)
-    assert equilibrium.distance(reservoir, images, tm.Protocol(), "native") == 0.5
-    assert asked == ["native"]
+
+    def refused(*_: Any) -> None:
+        if refusal is UserWarning:
+            warnings.warn("The coupling is strong.", UserWarning, stacklevel=1)
+        else:
+            raise refusal("The coupling is too strong.")
+
+    def sampled(*given: Any) -> float:
+        asked.append(given[-1])
+        return 0.5
+
+    monkeypatch.setattr(equilibrium, "distance_to_equilibrium", refused)
+    monkeypatch.setattr(equilibrium, "_sampled", sampled)
+    for engine in ("native", "meanfield"):
+        assert equilibrium.distance(reservoir, images, tm.Protocol(), engine) == 0.5
+    assert asked == ["native", "auto"]
 
 
-def test_a_study_has_the_distance_and_the_engine_of_every_point(tmp_path: Path) -> None:
+def test_a_study_has_the_distance_and_the_engine_of_every_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = """
 [variants.early]
 [variants.late]
-engine = "meanfield"
+engine = "reference"
 [variants.late.scan]
 "protocol.t_final" = [0.1, 0.6]
 """
+    seen: list[int] = []
+
+    def distance(_: tm.Reservoir, images: Any, protocol: tm.Protocol, _engine: str) -> float:
+        seen.append(len(images))
+        return math.exp(-protocol.t_final)
+
+    monkeypatch.setattr(equilibrium, "distance", distance)
     found = tm.run(replace(small(tmp_path, text), engine="native", equilibrium=3), tmp_path / "study")
+    assert seen == [3] * 2 * 3  # two reservoirs, three points
     assert isinstance(found, StudyResults)
     assert [(point.group, point.engine) for point in found.study] == [
         ("early", "native"),
-        ("late", "meanfield"),
-        ("late", "meanfield"),
+        ("late", "reference"),
+        ("late", "reference"),
     ]
-    early, later, latest = (point.distance for point in found.study)
-    assert 1 > early > later > latest > 0  # type: ignore[operator]
+    assert [point.distance for point in found.study] == pytest.approx(
+        [math.exp(-t) for t in (0.06, 0.1, 0.6)], rel=1e-3
+    )
     table = found.table()
     assert table["engine"].tolist()[0] == "native"
     assert table["protocol.t_final"].isna().tolist()[0]

@@ -153,6 +153,8 @@ class BaselineSettings:
     distortion: Distortion = field(default_factory=Distortion)
     seed: int = 20260625
     """of random features, of a perceptron's start, batches and distortions"""
+    raw: bool = field(default=True, metadata=LATER)
+    """whether the raw inputs are read too"""
 
     def __post_init__(self) -> None:
         check_fields(

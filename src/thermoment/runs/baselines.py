@@ -21,10 +21,12 @@ Matrix = NDArray[np.float32]
 
 
 def classify(experiment: Experiment, dataset: Dataset, listener: Listener) -> Baselines:
-    """Classes of the test images by raw inputs, and by every baseline that the experiment asks for."""
+    """Classes of the test images by raw inputs, unless they are left out, and by every baseline that is asked for."""
     settings, others = experiment.readout, experiment.baselines
-    raw = RAW_COLUMNS if dataset.columns else RAW_PIXELS
-    found = read_linearly(raw, dataset.x_train, dataset.x_test, dataset, settings.sgd, converged=settings.converged)
+    found: Baselines = {}
+    if others is None or others.raw:
+        raw = RAW_COLUMNS if dataset.columns else RAW_PIXELS
+        found = read_linearly(raw, dataset.x_train, dataset.x_test, dataset, settings.sgd, converged=settings.converged)
     for name in others.names if others else ():
         assert others is not None
         kind, size, *rest = name.split("-")

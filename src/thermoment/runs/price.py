@@ -214,7 +214,8 @@ def _without_reservoirs(experiment: Experiment, dataset: Dataset) -> tuple[int, 
     """What classifiers without reservoirs have to learn: features of linear readouts; products of an epoch of the
     perceptrons, times epochs, in units of what a feature of a linear readout takes.
     """
-    linear, hidden, others = dataset.n_inputs, 0.0, experiment.baselines
+    others = experiment.baselines
+    linear, hidden = dataset.n_inputs if others is None or others.raw else 0, 0.0
     for name in others.names if others else ():
         kind, size = name.split("-")[0], int(name.split("-")[1])
         if kind == "mlp" and others is not None:
