@@ -119,6 +119,16 @@ class TestImages:
         assert (ends.min(axis=1) < 0.1).mean() > 0.9
         assert set(ends.argmin(axis=1)) == {0, 1}
 
+    def test_without_a_prompt_the_codes_compete_until_one_is_left(self) -> None:
+        images = patterns(6)
+        machine = tm.train_generator(images, DYNAMICS, NOISING, n_hidden=60, ridge=0.2)
+        made = machine.generate(60, duration=20.0, readings=10, engine="xla")
+        away = ((made.images[:, :, None] - images) ** 2).mean(axis=3)  # (times, samples, patterns)
+        pure = (away.min(axis=2) < 0.1).mean(axis=1)
+        assert pure[1] < 0.8 < 0.95 < pure[-1]  # mixtures at first; a share of 60 has a standard error of 0.06
+        chosen = np.bincount(away[-1].argmin(axis=1), minlength=6)
+        assert chosen.min() > 2  # each has 10 of 60 on average: a false alarm in 300 if they are equally likely
+
     def test_a_prompt_says_which(self) -> None:
         asked = np.arange(20) % 2
         made = self.machine.generate(20, prompts=asked, duration=6.0, engine="xla")
