@@ -46,7 +46,8 @@ OWN = {
     ],
 }
 RUNS = {"seeds": 6, "equal-resources": 10, "what-the-moments-carry": 22, "fusion": 4, "beside-others": 6}
-"""How many readouts there are to fit in two repeats: of `seeds` the first repeats of all variants are one."""
+"""How many readouts there are to fit in two repeats: of `seeds` the first repeats of all variants are one, of those that
+are sampled and of those that are not."""
 
 
 def small(name: str, *more: str) -> Experiment:
@@ -65,7 +66,7 @@ def test_a_study_can_be_done_on_digits(name: str, engine: str) -> None:
     every = tasks(Job(one, "", "", None, ""), dataset.n_train, dataset.n_test)
     readouts = sum(task.kind == "readouts" for task in every)
     if name != "time-and-temperature":
-        assert readouts == RUNS[name]
+        assert readouts == RUNS[name] + (name == "seeds" and engine != "meanfield")
         return
     # Four replicas are those of all points here. Where nothing is sampled, two of the points that are sampled beside
     # the map are those of the map in two seeds, one in one seed, and the first point of the study is of the map too.

@@ -16,8 +16,8 @@ from thermoment._support.progress import Listener, Note, silent
 from thermoment.data.dataset import Dataset
 from thermoment.data.table import Split
 from thermoment.experiments.experiment import Experiment
-from thermoment.reads import PAIR
 from thermoment.learning.options import trained_name
+from thermoment.reads import PAIR
 from thermoment.runs.check import check
 from thermoment.runs.context import Context
 from thermoment.runs.features import engine_name, present
