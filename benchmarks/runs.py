@@ -150,12 +150,11 @@ def main() -> None:
     for _ in range(options.rounds):
         for name, tree in trees.items():
             runs[name].append(parts_of(tree, options.data_dir) if options.parts else whole_run(tree, options))
+    what = [f"paper, epochs / {SHARE}", f"{IMAGES} images"] if options.parts else [options.experiment, options.engine]
     result: dict[str, Any] = {
         "machine": describe("jaxlib", "zarr", "matplotlib", checkout=HERE),
         "commits": {name: commit(tree) for name, tree in trees.items()},
-        "run": f"paper / {SHARE}, {IMAGES} images"
-        if options.parts
-        else [options.experiment, options.engine, *options.set],
+        "run": [*what, *options.set],
         "seconds": runs,
         "fastest_start": {name: {key: min(values) for key, values in found.items()} for name, found in starts.items()},
     }
