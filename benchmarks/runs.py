@@ -83,9 +83,9 @@ def parts(data_dir: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     digest = hashlib.sha256()
 
-    def timed(what: str, work: Callable[[], Any]) -> Any:
+    def timed(what: str, work: Callable[..., Any], *arguments: Any) -> Any:
         start = time.perf_counter(), time.process_time()
-        given = work()
+        given = work(*arguments)
         seconds = {"wall": time.perf_counter() - start[0], "processor": time.process_time() - start[1]}
         before = found.get(what, seconds)
         found[what] = {kind: min(before[kind], seconds[kind]) for kind in seconds}
@@ -94,13 +94,13 @@ def parts(data_dir: Path) -> dict[str, Any]:
     for number in range(1 + REPEATS):
         with tempfile.TemporaryDirectory() as place:
             context = Context(Store.at(place))
-            (made,) = timed("training", lambda context=context: make_static([paper], dataset, context))
+            (made,) = timed("training", make_static, [paper], dataset, context)
             name, one = next(iter(made.reservoirs.items()))
             for what, experiment in (("features", paper), ("features, infinitely many replicas", limit)):
                 stage = features_stage(one, "meanfield", experiment, dataset, context)
                 store = open_features(stage, one, experiment, dataset)
                 inputs = ({name: stage}, {name: store}, {name: one}, "meanfield", experiment, dataset, context)
-                timed(what, lambda inputs=inputs: complete(*inputs))
+                timed(what, complete, *inputs)
                 digest.update(store.features().tobytes())
             digest.update(b"".join(path.read_bytes() for _, path in sorted(made.files.items())))
         if not number:
