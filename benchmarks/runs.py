@@ -1,20 +1,24 @@
 """Whole runs: the seconds of every stage, and of the command that only says what there is.
 
-    python benchmarks/runs.py --data-dir FOLDER [--beside CHECKOUT] [--set KEY=VALUE ...] [--out FILE]
+    python benchmarks/runs.py --data-dir FOLDER [--parts] [--beside CHECKOUT] [--set KEY=VALUE ...] [--out FILE]
 
 An experiment is run by the command line in a process of its own, from nothing, and its timings.json is read. With
---beside the same is done by another checkout of thermoment, in turn with this one; ratios are within a round, so that a
-busy machine disturbs both alike. Processor time is told beside wall time. Results are compared byte by byte.
+--parts only a twentieth of the paper's trainings and a few of its features are done, with all programs compiled before.
+With --beside the same is done by another checkout of thermoment, in turn with this one; ratios are within a round, so
+that a busy machine disturbs both alike. Processor time is told beside wall time. Results are compared byte by byte.
 """
 
 import argparse
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +27,8 @@ from thermoment._support.host import commit, describe
 
 HERE = Path(__file__).parents[1]
 COMMANDS = ("--help", "info")
+SHARE, IMAGES, REPEATS = 20, 6400, 2
+"""Of --parts: how many times fewer epochs, how many training images, how often each part is timed."""
 SAME = ("results.json", "predictions.npz")
 """Files of a run that must not depend on who ran it, beside its reservoirs."""
 
@@ -58,6 +64,65 @@ def whole_run(tree: Path, options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def parts(data_dir: Path) -> dict[str, Any]:
+    """Seconds of trainings and of features, by the thermoment that is imported, and a digest of what they gave."""
+    from thermoment import data
+    from thermoment.experiments.experiment import read
+    from thermoment.runs.context import Context
+    from thermoment.runs.features import complete, features_stage, open_features
+    from thermoment.runs.reservoirs import make_static
+    from thermoment.runs.store import Store
+
+    paper, dataset = replace(read("paper"), engine="meanfield"), data.load("mnist", data_dir).first(IMAGES, 1000)
+    shorter = tuple(
+        replace(one, stages=tuple(replace(stage, epochs=stage.epochs // SHARE) for stage in one.stages))
+        for one in paper.reservoirs
+    )
+    paper = replace(paper, reservoirs=shorter)
+    limit = replace(paper, protocol=replace(paper.protocol, n_replicas=math.inf))
+    found: dict[str, Any] = {}
+    digest = hashlib.sha256()
+
+    def timed(what: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        start = time.perf_counter(), time.process_time()
+        given = work(*arguments)
+        seconds = {"wall": time.perf_counter() - start[0], "processor": time.process_time() - start[1]}
+        before = found.get(what, seconds)
+        found[what] = {kind: min(before[kind], seconds[kind]) for kind in seconds}
+        return given
+
+    for number in range(1 + REPEATS):
+        with tempfile.TemporaryDirectory() as place:
+            context = Context(Store.at(place))
+            (made,) = timed("training", make_static, [paper], dataset, context)
+            name, one = next(iter(made.reservoirs.items()))
+            for what, experiment in (("features", paper), ("features, infinitely many replicas", limit)):
+                stage = features_stage(one, "meanfield", experiment, dataset, context)
+                store = open_features(stage, one, experiment, dataset)
+                inputs = ({name: stage}, {name: store}, {name: one}, "meanfield", experiment, dataset, context)
+                timed(what, complete, *inputs)
+                digest.update(store.features().tobytes())
+            digest.update(b"".join(path.read_bytes() for _, path in sorted(made.files.items())))
+        if not number:
+            found.clear()  # it was compiled
+    return {**found, "digest": digest.hexdigest()[:16]}
+
+
+def parts_of(tree: Path, data_dir: Path) -> dict[str, Any]:
+    """The same by the checkout `tree`, in a process of its own."""
+    command = [sys.executable, __file__, "--parts-only", "--data-dir", str(data_dir)]
+    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def ratios(before: dict[str, Any], now: dict[str, Any], kind: str) -> dict[str, float]:
+    """How many times as long everything took before."""
+    if kind in now:
+        return {"whole": before[kind] / now[kind]}
+    return {what: before[what][kind] / now[what][kind] for what in now if what != "digest"}
+
+
 def main() -> None:
     """Runs everything, prints it, writes the JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -68,8 +133,13 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, help="another checkout, such as one of an earlier commit")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--starts", type=int, default=5, help="how often a command that computes nothing is timed")
+    parser.add_argument("--parts", action="store_true", help="a part of the trainings and features, no whole run")
+    parser.add_argument("--parts-only", action="store_true", help="print those of the thermoment that is imported")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.parts_only:
+        print(json.dumps(parts(options.data_dir)))
+        return
     trees = {"now": HERE} | ({"before": options.beside.resolve()} if options.beside else {})
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in trees}
     starts: dict[str, dict[str, list[float]]] = {name: {command: [] for command in COMMANDS} for name in trees}
@@ -79,19 +149,21 @@ def main() -> None:
                 starts[name][command].append(timed(tree, [command])["wall"])
     for _ in range(options.rounds):
         for name, tree in trees.items():
-            runs[name].append(whole_run(tree, options))
+            runs[name].append(parts_of(tree, options.data_dir) if options.parts else whole_run(tree, options))
+    what = [f"paper, epochs / {SHARE}", f"{IMAGES} images"] if options.parts else [options.experiment, options.engine]
     result: dict[str, Any] = {
         "machine": describe("jaxlib", "zarr", "matplotlib", checkout=HERE),
         "commits": {name: commit(tree) for name, tree in trees.items()},
-        "run": [options.experiment, options.engine, *options.set],
+        "run": [*what, *options.set],
         "seconds": runs,
         "fastest_start": {name: {key: min(values) for key, values in found.items()} for name, found in starts.items()},
     }
     if options.beside:
         pairs = list(zip(runs["before"], runs["now"], strict=True))
-        result["before_over_now"] = {
-            kind: median(before[kind] / now[kind] for before, now in pairs) for kind in ("wall", "processor")
-        }
+        result["before_over_now"] = {}
+        for kind in ("wall", "processor"):
+            rounds = [ratios(before, now, kind) for before, now in pairs]
+            result["before_over_now"][kind] = {what: median(one[what] for one in rounds) for what in rounds[0]}
         result["same_bytes"] = len({one["digest"] for found in runs.values() for one in found}) == 1
     text = json.dumps(result, indent=1) + "\n"
     print(text)
