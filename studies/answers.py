@@ -40,8 +40,6 @@ RAW, CENTRAL, POWERS, REST = (
 EIGHT = tuple(f"m{p}" for p in range(1, 9))
 PAIRED, MEANS = (*RAW, "pair"), (*RAW, "means")
 DIFFERENCES = "Differences"
-ORDERS = 3
-"""Moments that the paper's machine reads of a node."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +217,7 @@ def _products(name: str, study: Study) -> int:
     size = int(next((word for word in name.replace(",", "").split() if word.isdecimal()), 0))
     if "machine" in name or "Adam" in name:
         nodes = sum(study.n_nodes)
-        return inputs * nodes + ORDERS * nodes * classes
+        return inputs * nodes + len(RAW) * nodes * classes
     if "PCA" in name:
         return inputs * size + 2 * size * classes
     return inputs * size + size * classes if size else inputs * classes
@@ -369,8 +367,8 @@ equilibrium is how far the means of the nodes are from their stationary values w
 _QUICK = """## Do them yourself
 
 ```sh
-python studies/run_all.py --data-dir DIR --engine cuda --processes 3             # all of them, on one GPU
-python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3          # without sampling, on two cores
+python studies/run_all.py --data-dir DIR --engine cuda --processes 4             # all of them, on one GPU
+python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3          # without sampling: 6 hours on two cores
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
