@@ -7,7 +7,7 @@ study without such a file is listed as not yet run.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,6 @@ RAW, CENTRAL, POWERS, REST = (
 EIGHT = tuple(f"m{p}" for p in range(1, 9))
 PAIRED, MEANS = (*RAW, "pair"), (*RAW, "means")
 DIFFERENCES = "Differences"
-ORDERS = 3
-"""Moments that the paper's machine reads of a node."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,8 @@ def beside_others(study: Study) -> Answer:
     pairs.append(Pair("K trained with Adam", "the paper's machine", adam, paper))
     found = judge(pairs)
     *found, learnt = found
-    random = next(one for one in found if one.b == _largest(others, "random"))
+    largest = max((name for name in others if "random" in name), key=lambda name: int(name.split()[0]))
+    random = next(one for one in found if one.b == largest)
     sentence = (
         f"The paper's machine in place of {found[0].b}: {gain(found[0])}; of {random.b}: {gain(random)}; "
         f"{found[-1].a} in place of {found[-1].b}: {gain(found[-1])} ({found[-1].n} seeds, else {len(paper)}); "
@@ -219,14 +218,10 @@ def _products(name: str, study: Study) -> int:
     size = int(next((word for word in name.replace(",", "").split() if word.isdecimal()), 0))
     if "machine" in name or "Adam" in name:
         nodes = sum(study.n_nodes)
-        return inputs * nodes + ORDERS * nodes * classes
+        return inputs * nodes + len(RAW) * nodes * classes
     if "PCA" in name:
         return inputs * size + 2 * size * classes
     return inputs * size + size * classes if size else inputs * classes
-
-
-def _largest(names: Iterable[str], word: str) -> str:
-    return max((name for name in names if word in name), key=lambda name: int(name.split()[0]))
 
 
 QUESTIONS = (
@@ -369,8 +364,8 @@ equilibrium is how far the means of the nodes are from their stationary values w
 _QUICK = """## Do them yourself
 
 ```sh
-python studies/run_all.py --data-dir DIR --engine cuda --processes 3             # all of them, on one GPU
-python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3          # without sampling, on two cores
+python studies/run_all.py --data-dir DIR --engine cuda --processes 4             # all of them, on one GPU
+python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3          # not sampled: 6 hours on two cores
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
