@@ -56,7 +56,8 @@ class Judge:
 
     def squares(self, images: NDArray[Any]) -> NDArray[Any]:
         """The squared distance of every image to every training image."""
-        return np.maximum((images**2).sum(axis=1)[:, None] + (self.x**2).sum(axis=1) - 2 * images @ self.x.T, 0)
+        away: NDArray[Any] = (images**2).sum(axis=1)[:, None] + (self.x**2).sum(axis=1) - 2 * images @ self.x.T
+        return np.maximum(away, 0)
 
     def verdict(self, images: NDArray[Any], wanted: NDArray[Any] | None = None) -> dict[str, Any]:
         """How many images are recognised: as what was asked for, or as what the nearest training image is."""
