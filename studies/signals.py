@@ -178,15 +178,15 @@ def main() -> None:
         if name == "noise":
             for one in ("narma10", "mackey-glass"):
                 settings = kept()[one]["langevin"]["means and squares"]["settings"]
-                found[one] = kept()[one] | {"noise": noise(one, settings), "settings of the noise": settings}
+                found[one] = {"noise": noise(one, settings), "settings of the noise": settings}
                 print(one, json.dumps(found[one]["noise"]), flush=True)
         elif name == "memory":
             found[name] = memory()
             print(name, json.dumps(found[name]["totals"]), flush=True)
         else:
-            here = compared(name, asked.kinds)
-            found[name] = kept().get(name, {}) | here
-        result = kept() | found | {"environment": environment("auto")}
+            found[name] = compared(name, asked.kinds)
+        result = kept() | {"environment": environment("auto")}
+        result |= {one: result.get(one, {}) | extra for one, extra in found.items()}
         RESULT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
 
 
