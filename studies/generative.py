@@ -56,7 +56,8 @@ class Judge:
 
     def squares(self, images: NDArray[Any]) -> NDArray[Any]:
         """The squared distance of every image to every training image."""
-        return np.maximum((images**2).sum(axis=1)[:, None] + (self.x**2).sum(axis=1) - 2 * images @ self.x.T, 0)
+        away: NDArray[Any] = (images**2).sum(axis=1)[:, None] + (self.x**2).sum(axis=1) - 2 * images @ self.x.T
+        return np.asarray(np.maximum(away, 0))
 
     def verdict(self, images: NDArray[Any], wanted: NDArray[Any] | None = None) -> dict[str, Any]:
         """How many images are recognised: as what was asked for, or as what the nearest training image is."""
@@ -96,7 +97,7 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--out", type=Path, default=HERE / "results/generative.json")
     parser.add_argument("--figures", type=Path, default=HERE.parent / "docs/figures")
-    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--engine", default="xla")
     parser.add_argument("--only", nargs="+", choices=("three", "ten", "free"), default=["three", "ten", "free"])
     asked = parser.parse_args()
     mnist = data.load("mnist", asked.data_dir)

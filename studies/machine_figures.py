@@ -91,12 +91,14 @@ def noise(found: dict[str, Any]) -> Figure:
         _noise(panels[letter], found[name])
         panel(panels[letter], letter, title)
     remembered = {
-        key.replace("0.0001", "1e-4").replace("1e-0", "1e-"): Memory(np.array(one), sum(one))
+        key.replace("0.0001", "1e-4").replace("0.01", "1e-2").replace("1e-0", "1e-"): Memory(np.array(one), sum(one))
         for key, one in found["memory"].items()
         if "kT" in key
     }
     memory(remembered, ax=panels["c"])
-    panels["c"].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="coupling (sum)", alignment="left")
+    beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "alignment": "left"}  # where no curve is
+    panels["b"].legend(**beside, title="Langevin network, and echo states")
+    panels["c"].legend(**beside, title="coupling, and sum over all delays")
     panel(panels["c"], "c", "memory")
     return figure
 
@@ -118,7 +120,6 @@ def _noise(axes: Axes, found: dict[str, Any]) -> None:
     axes.set_xlabel("temperature $kT$")
     axes.set_ylabel("test error")
     grid(axes, "y")
-    axes.legend(loc="upper left")
 
 
 def main() -> None:

@@ -200,7 +200,7 @@ def activation(_: Path, __: dict[str, Any]) -> dict[str, Any]:
 def mnist(machines: Path, where: dict[str, Any]) -> dict[str, Any]:
     """Digits by two layers of 64 and 32 neurons, trained from three seeds on 55000 images.
 
-    The other 5000 training images chose the options below. Each machine sees the test images when it is finished.
+    The other 5000 training images judged the options below. Each machine sees the test images when it is finished.
     """
     digits = load_data("mnist", where["data"])
     mean = digits.x_train.mean()

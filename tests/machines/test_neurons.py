@@ -14,6 +14,7 @@ import pytest
 import thermoment as tm
 from thermoment.machines.neurons.layers import coupling
 from thermoment.machines.neurons.sampled import Clock, answers, squared_error, weights_of
+from thermoment.machines.neurons.schedule import Schedule
 
 Z = np.linspace(0, 1, 40)[:, None]
 COSINE = np.cos(2 * np.pi * Z[:, 0])
@@ -99,6 +100,13 @@ def test_the_readout_found_by_least_squares_is_better_than_any_other() -> None:
     fitted = SMALL.with_readout_for(inputs, targets, SHORT, ridge=0, engine="reference")
     np.testing.assert_allclose(fitted.readout, [[2.0, 0.5], [-1.0, 3.0]], rtol=1e-6)
     assert np.array_equal(fitted.reservoir.W, SMALL.reservoir.W)
+
+
+def test_a_training_goes_without_noise_first_and_then_with_it() -> None:
+    schedule = Schedule(SHORT, 3, 5, n_replicas=8, seed=0, report=None)
+    (calm, before), (noisy, after) = schedule.phases(SMALL, np.zeros((1, 2)))
+    assert (calm.dynamics.kT, calm.n_replicas, before) == (0.0, 1, 3)
+    assert (noisy.dynamics, noisy.n_replicas, after) == (SMALL.reservoir.dynamics, 8, 5)
 
 
 # Paths in JAX.
