@@ -320,15 +320,6 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tiny: Experiment, tmp_path: Pa
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.tex"]
 
 
-def test_the_report_is_made_again_from_the_results(finished: Path, tmp_path: Path) -> None:
-    copied(finished, tmp_path / "run")
-    (tmp_path / "run/report.html").unlink()
-    for path in (tmp_path / "run/figures").iterdir():
-        path.unlink()
-    rewrite_report(tmp_path / "run")
-    assert contents(tmp_path / "run") == contents(finished)
-
-
 @pytest.mark.slow
 def test_a_kill_at_the_first_file_or_its_loss_does_not_block_the_run(tiny: Experiment, tmp_path: Path) -> None:
     few = replace(tiny, reservoirs=tiny.reservoirs[1:], repeats=2, readout=replace(tiny.readout, converged=False))
