@@ -46,8 +46,8 @@ OWN = {
     ],
 }
 RUNS = {"seeds": 6, "equal-resources": 10, "what-the-moments-carry": 22, "fusion": 4, "beside-others": 6}
-"""How many readouts there are to fit in two repeats: of `seeds` the first repeats of all variants are one, of those that
-are sampled and of those that are not."""
+"""How many readouts there are to fit in two repeats: of `seeds` the first repeats of all variants are one, of those
+that are sampled and of those that are not."""
 
 
 def small(name: str, *more: str) -> Experiment:
