@@ -81,7 +81,26 @@ def seeds(study: Study) -> Answer:
         f"together; 95 % interval {100 * low:.2f} to {100 * high:.2f}, {len(found['everything'])} seeds, mean "
         f"{percent(found['everything'].mean())}); each kind of seed alone gives, in points: {by_kind}."
     )
-    return Answer(sentence, tables=[("", table)])
+    families = []
+    if any(row["model"] == "K1" for row in study.rows):
+        reported = judge(_reported(study))
+        parts_of = [f"{one.a} in place of {one.b}: {gain(one)}" for one in reported]
+        sentence += f" Of the differences that the paper reports, {'; '.join(parts_of)}."
+        families = [Family("Differences that the paper reports", reported)]
+    return Answer(sentence, families, tables=[("", table)])
+
+
+def _reported(study: Study) -> list[Pair]:
+    """The differences that the paper reports, over all seeds."""
+    joined = study.values("everything")
+    single = {name: study.values("everything", model=name) for name in ("K1", "K2", "K3")}
+    best = max(single, key=lambda name: float(single[name].mean()))
+    return [
+        Pair("K2", "K1", single["K2"], single["K1"]),
+        Pair("(m1, m2, m4)", "(m1, m2)", joined, study.values("everything", orders=(1, 2))),
+        Pair("all three joined", f"the best of them, {best}", joined, single[best]),
+        Pair("joined features", "averaged outputs", joined, study.values("everything", fusion="logit")),
+    ]
 
 
 def equal_resources(study: Study) -> Answer:

@@ -50,14 +50,21 @@ class Study:
         ]
 
     def values(
-        self, variant: str, *, fusion: str = "feature", readout: str = "sgd", orders: Sequence[Any] | None = None
+        self,
+        variant: str,
+        *,
+        fusion: str = "feature",
+        readout: str = "sgd",
+        orders: Sequence[Any] | None = None,
+        model: str | None = None,
     ) -> Values:
-        """Accuracies of the most reservoirs of a point, with these orders or the most that are read."""
+        """Accuracies of a point: of the most reservoirs or of one model, with these orders or the most that are read."""
         found = [
             row
             for row in self.rows
             if (row["variant"], row.get("fusion"), row["readout"]) == (variant, fusion, readout)
             and (orders is None or row["orders"] == list(orders))
+            and model in (None, row["model"])
         ]
         best = max(found, key=lambda row: (row["model"].count("+"), len(row["orders"])))
         return _accuracies(best)

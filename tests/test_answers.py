@@ -123,6 +123,13 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
     rows: dict[str, list[dict[str, Any]]] = {}
     correct = noisy(4)
     rows["seeds"] = [row(name, correct(0)) for name in ("everything", "draw", "batches", "noise", "fit")]
+    rows["seeds"] += [
+        row("everything", correct(-100), "K1"),
+        row("everything", correct(-60), "K2"),
+        row("everything", correct(-80), "K3"),
+        row("everything", correct(0), orders=[1, 2]),
+        row("everything", correct(-25), fusion="logit"),
+    ]
     correct = noisy(4)
     rows["equal-resources"] = [
         row(name, correct(shift))
@@ -177,6 +184,10 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
     page = answers.page(tmp_path)
     assert "Not yet run" not in page
     for sentence in (
+        "Of the differences that the paper reports, K2 in place of K1: +0.4",
+        "(m1, m2, m4) in place of (m1, m2): no difference established (",
+        "all three joined in place of the best of them, K2: +0.5",
+        "joined features in place of averaged outputs: +0.2",
         "of one reservoir with three times the nodes: \N{MINUS SIGN}0.4",
         "Three different reservoirs in place of three draws of one recipe: no difference established",
         "The paper's machine in place of raw pixels: +2.99 points",
