@@ -58,7 +58,7 @@ class Study:
         orders: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> Values:
-        """Accuracies of a point: of the most reservoirs or of one model, with these orders or the most that are read."""
+        """Accuracies of a point: of most reservoirs or one model, with these orders or the most that are read."""
         found = [
             row
             for row in self.rows

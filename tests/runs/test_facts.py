@@ -17,7 +17,7 @@ from thermoment.learning.readout import Readout, Scaling
 from thermoment.runs.context import Context
 from thermoment.runs.features import features_stage
 from thermoment.runs.readouts import readouts_stage
-from thermoment.runs.reservoirs import Made, draw, finite_time_stage, static_stage
+from thermoment.runs.reservoirs import Made, draw, finite_time_stage, projection_stage, static_stage
 from thermoment.runs.store import Store
 
 TEXT = """
@@ -34,8 +34,10 @@ stages = [{ surrogate = "polynomial", epochs = 2, learning_rate = 0.01 }]
 """
 DATA = load("digits").first(20, 10)
 HEAD = Readout(np.ones((10, 18)), np.zeros(10), Scaling(np.zeros(18), np.ones(18)))
-ALL = {"static", "finite-time", "features", "readouts"}
+ALL = {"projection", "static", "finite-time", "features", "readouts"}
 SAMPLED = {"features", "readouts"}
+TRAINED = {"projection", "static"}
+NOT_SEEN_BY_SURROGATES = ALL - {"projection"}
 
 
 def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD) -> dict[str, str]:
@@ -46,6 +48,7 @@ def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD)
     seeds = [settings.training_seed for settings in one.reservoirs]
     made = Made(reservoirs, {}, heads={("K1",): head})
     return {
+        "projection": projection_stage(0, [reservoirs["K1"]], seeds, one, dataset, context).name,
         "static": static_stage(0, [reservoirs["K1"]], seeds, one, dataset, context).name,
         "finite-time": finite_time_stage(["K1"], [reservoirs["K1"]], one.finite_time, one, dataset, context).name,
         "features": features.name,
@@ -69,18 +72,20 @@ def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD)
         ("protocol.n_replicas=inf", SAMPLED | {"finite-time"}),
         ("protocol.clip=3.0", SAMPLED | {"finite-time"}),
         ("protocol.orders=[1, 2]", SAMPLED | {"finite-time"}),
-        *((f"dynamics.{name}=0.7", ALL) for name in ("J2", "J4", "mu", "kT")),
-        *((f"reservoirs.K1.{name}=0.7", ALL) for name in ("s_W", "s_K", "s_b")),
+        *((f"dynamics.{name}=0.7", ALL) for name in ("J2", "J3", "J4")),
+        *((f"dynamics.{name}=0.7", NOT_SEEN_BY_SURROGATES) for name in ("mu", "kT")),
+        *((f"reservoirs.K1.{name}=0.7", ALL) for name in ("s_K", "s_b")),
+        ("reservoirs.K1.s_W=0.7", NOT_SEEN_BY_SURROGATES),
         ("reservoirs.K1.seed=7", ALL),
         ("reservoirs.K1.n_nodes=7", ALL),
-        ('reservoirs.K1.stages=[{surrogate="mean", epochs=2, learning_rate=0.01}]', {"static"}),
-        ('reservoirs.K1.stages=[{surrogate="polynomial", epochs=3, learning_rate=0.01}]', {"static"}),
-        ('reservoirs.K1.stages=[{surrogate="polynomial", epochs=2, learning_rate=0.02}]', {"static"}),
-        ("training.optimiser=adam", {"static"}),
-        ("training.head=normal", {"static"}),
-        ("training.standardise=once", {"static"}),
-        ("training.batch_size=7", {"static"}),
-        ("training.l2=0.1", {"static"}),
+        ('reservoirs.K1.stages=[{surrogate="mean", epochs=2, learning_rate=0.01}]', TRAINED),
+        ('reservoirs.K1.stages=[{surrogate="polynomial", epochs=3, learning_rate=0.01}]', TRAINED),
+        ('reservoirs.K1.stages=[{surrogate="polynomial", epochs=2, learning_rate=0.02}]', TRAINED),
+        ("training.optimiser=adam", TRAINED),
+        ("training.head=normal", TRAINED),
+        ("training.standardise=once", TRAINED),
+        ("training.batch_size=7", TRAINED),
+        ("training.l2=0.1", TRAINED),
         ("finite_time.epochs=4", {"finite-time"}),
         ("finite_time.seed=4", {"finite-time"}),
         ("finite_time.kT=0.3", {"finite-time"}),
@@ -92,8 +97,8 @@ def names(one: Experiment, dataset: Dataset, folder: Path, head: Readout = HEAD)
         ("readout.subsets=false", {"readouts"}),
         ("readout.fusions=[]", {"readouts"}),
         ("baselines.names=['pca-3']", {"readouts"}),
-        ("reservoirs.K1.symmetric=true", ALL),
-        ("reservoirs.K1.batch_seed=7", {"static"}),
+        ("reservoirs.K1.symmetric=true", NOT_SEEN_BY_SURROGATES),
+        ("reservoirs.K1.batch_seed=7", TRAINED),
         ("vary=['readout']", set()),
     ],
 )
@@ -107,7 +112,7 @@ def test_a_setting_names_the_stages_it_enters(tmp_path: Path, override: str, cha
     ("array", "changed"),
     [
         ("x_train", ALL),
-        ("y_train", {"static", "finite-time", "readouts"}),
+        ("y_train", TRAINED | {"finite-time", "readouts"}),
         ("x_test", SAMPLED),
         ("y_test", {"readouts"}),
     ],

@@ -390,6 +390,37 @@ def test_an_infinite_setting_is_written_and_read_again(tiny: Experiment, tmp_pat
     assert verify(tmp_path / "run") == []
 
 
+def test_machines_that_differ_in_heat_and_coupling_share_trainings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The surrogates know neither: what they train is that of a machine that is trained by itself."""
+    text = TINY + 'stages = [{ surrogate = "mean", epochs = 3, learning_rate = 0.01 }]\n'
+    plain = experiment(text, tmp_path)
+    hot = replace(plain, dynamics=replace(plain.dynamics, kT=0.7))
+    coupled = replace(hot, reservoirs=tuple(replace(one, s_W=0.6) for one in hot.reservoirs))
+    wide = replace(plain, dynamics=replace(plain.dynamics, J4=0.5))
+    dataset, trainings = load_data("digits").first(120, 60), []
+
+    def training(*arguments: Any, **options: Any) -> Any:
+        trainings.append(arguments)
+        return train_side_by_side(*arguments, **options)
+
+    monkeypatch.setattr(reservoirs, "train_side_by_side", training)
+    shared, own = (Context(Store.at(tmp_path / name)) for name in ("shared", "own"))
+    first, second, third, fourth = (
+        reservoirs.make_static([one], dataset, shared)[0].reservoirs for one in (plain, hot, coupled, wide)
+    )
+    assert len(trainings) == 2 * len(plain.reservoirs), "those of the first and of the last"
+    (alone,) = reservoirs.make_static([coupled], dataset, own)
+    for name, reservoir in alone.reservoirs.items():
+        assert all(np.array_equal(getattr(reservoir, key), getattr(third[name], key)) for key in ("W", "K", "b"))
+        assert np.array_equal(first[name].K, second[name].K)
+        assert np.array_equal(first[name].K, third[name].K)
+        assert not np.array_equal(first[name].W, third[name].W)
+        assert not np.array_equal(first[name].K, fourth[name].K)
+        assert second[name].dynamics.kT == third[name].dynamics.kT == 0.7
+
+
 def test_reservoirs_trained_side_by_side_are_those_trained_in_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,16 @@ Files = dict[str, Path]
 """Names in the run's folder, and where the store has them."""
 
 # Raised when a stage computes something else from the same facts.
-_VERSIONS = {"static": 1, "finite-time": 2, "features": 2, "fit": 2, "readouts": 6, "report": 6, "equilibrium": 1}
+_VERSIONS = {
+    "projection": 1,
+    "static": 1,
+    "finite-time": 2,
+    "features": 2,
+    "fit": 2,
+    "readouts": 6,
+    "report": 6,
+    "equilibrium": 1,
+}
 
 
 @dataclass(frozen=True, eq=False)

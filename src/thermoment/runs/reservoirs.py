@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import read_tensors, write_tensors, write_whole
 from thermoment._support.threads import at_the_same_time, cores
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
@@ -22,6 +22,7 @@ from thermoment.runs.context import Context, Files, digest
 from thermoment.runs.store import Stage, is_kept, keep
 
 HEAD, HISTORY = "head.safetensors", "history.json"
+PROJECTION = "projection"
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,29 @@ def static_stage(
     )
 
 
+def projection_stage(
+    number: int,
+    drawn: Sequence[Reservoir],
+    seeds: Sequence[int],
+    experiment: Experiment,
+    dataset: Dataset,
+    context: Context,
+) -> Stage:
+    """Where the store has K of reservoir `number` of some repeats, as the static surrogates train it.
+
+    They know neither W, nor kT, nor mu: machines that differ in these alone share the training.
+    """
+    return context.stage(
+        "projection",
+        reservoirs=[[one.K, one.b] for one in drawn],
+        dynamics=replace(experiment.dynamics, mu=1.0, kT=1.0),
+        stages=[as_table(one) for one in experiment.reservoirs[number].stages],
+        training=experiment.training,
+        seeds=list(seeds),
+        images=digest(dataset, "x_train", "y_train"),
+    )
+
+
 def finite_time_stage(
     names: Sequence[str],
     reservoirs: Sequence[Reservoir],
@@ -245,7 +269,7 @@ def train_static(
         stop()
         context.listener(f"training {settings.name}, epochs", done, total)
 
-    def build(folder: Path) -> None:
+    def train(folder: Path) -> None:
         trained = train_side_by_side(
             drawn,
             dataset.x_train,
@@ -257,8 +281,17 @@ def train_static(
             one_core=one_core,
         )
         for place, (reservoir, losses) in enumerate(trained):
-            reservoir.save(folder / f"{place}.safetensors")
+            write_tensors(folder / f"{place}.safetensors", PROJECTION, {"K": reservoir.K}, "")
             write_whole(folder / f"{place}.losses.json", json.dumps(losses.tolist()).encode())
+
+    def build(folder: Path) -> None:
+        projection = projection_stage(number, drawn, seeds, experiment, dataset, context)
+        keep(projection, train, context.note)
+        for place, reservoir in enumerate(drawn):
+            tensors, _ = read_tensors(projection.folder / f"{place}.safetensors", PROJECTION, ("K",))
+            replace(reservoir, K=tensors["K"]).save(folder / f"{place}.safetensors")
+            losses = f"{place}.losses.json"
+            write_whole(folder / losses, (projection.folder / losses).read_bytes())
 
     keep(stage, build, context.note)
     return stage
