@@ -1,6 +1,7 @@
-"""What segments cost on the GPU: single runs beside an earlier version, and runs cut into more and more segments.
+"""What segments cost: single runs beside an earlier version, and runs cut into more and more segments.
 
-    python benchmarks/segments.py [--before SRC] [--rounds 5] [--out benchmarks/results/segments-NAME.json]
+    python benchmarks/segments.py [--engine cuda | native] [--before SRC] [--rounds 5]
+                                  [--out benchmarks/results/segments-NAME.json]
 
 `--before` is the folder `src` of an earlier checkout. Each version has a process of its own, and they run in turn. Of
 every single run the bits of both are compared too.
@@ -9,6 +10,7 @@ every single run the bits of both are compared too.
 import argparse
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,6 +30,8 @@ from thermoment._support.host import describe
 HERE = Path(__file__).parent
 N_INPUTS = 10
 STEPS = 1000
+FEWER = {"cuda": 1, "native": 330}
+"""By how much samples are fewer."""
 # Name: nodes, samples, clip.
 SINGLE = {
     "N = 256": (256, 21120, np.inf),
@@ -58,39 +62,44 @@ def inputs(S: int) -> Any:
     return np.random.default_rng(1).random((S, N_INPUTS))
 
 
-def single(name: str) -> tuple[float, str]:
+def samples(S: int, engine: str) -> int:
+    """As many of S as an engine is given."""
+    return math.ceil(S / FEWER[engine])
+
+
+def single(name: str, engine: str) -> tuple[float, str]:
     """Seconds of one run from x = 0, and the SHA-256 of its moments."""
     N, S, clip = SINGLE[name]
-    protocol, reservoir, given = tm.Protocol(dt=1.0 / STEPS, clip=clip), network(N), inputs(S)
+    protocol, reservoir, given = tm.Protocol(dt=1.0 / STEPS, clip=clip), network(N), inputs(samples(S, engine))
     begin = time.perf_counter()
-    moments = tm.simulate(reservoir, given, protocol, engine="cuda")
+    moments = tm.simulate(reservoir, given, protocol, engine=engine)
     seconds = time.perf_counter() - begin
     return seconds, hashlib.sha256(moments.raw.tobytes() + str(moments.info.clip_count).encode()).hexdigest()
 
 
-def cut(name: str) -> float:
+def cut(name: str, engine: str) -> float:
     """Seconds of a run of `STEPS` steps in some segments, from x = 0 as a state that was handed over."""
     N, S, count, all_read = CUT[name]
     protocol, reservoir = tm.Protocol(dt=1.0 / STEPS, t_final=1.0 / count), network(N)
-    signal = np.repeat(inputs(S)[:, None], count, axis=1)
+    signal = np.repeat(inputs(samples(S, engine))[:, None], count, axis=1)
     begin = time.perf_counter()
-    tm.course(reservoir, signal, protocol, times=None if all_read else (1.0,), x0=np.zeros(N), engine="cuda")
+    tm.course(reservoir, signal, protocol, times=None if all_read else (1.0,), x0=np.zeros(N), engine=engine)
     return time.perf_counter() - begin
 
 
-def answer() -> None:
+def answer(engine: str) -> None:
     """Does what it is asked for on stdin, line by line."""
     warnings.simplefilter("ignore")
     for line in sys.stdin:
-        print(json.dumps(single(line.strip())), flush=True)
+        print(json.dumps(single(line.strip(), engine)), flush=True)
 
 
 class Version:
     """A process with the package of one version."""
 
-    def __init__(self, src: str) -> None:
+    def __init__(self, src: str, engine: str) -> None:
         path = os.pathsep.join([src, os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, __file__, "--answer"]
+        command = [sys.executable, __file__, "--answer", "--engine", engine]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, text=True, env=os.environ | {"PYTHONPATH": path}
@@ -114,11 +123,12 @@ def rate(N: int, S: int, seconds: float) -> float:
     return N * S * tm.Protocol().n_replicas * STEPS / seconds
 
 
-def compare(before: str, rounds: int) -> dict[str, Any]:
+def compare(before: str, rounds: int, engine: str) -> dict[str, Any]:
     """Single runs of both versions in turn."""
-    versions = {"before": Version(before), "now": Version(str(Path(tm.__file__).parents[1]))}
+    versions = {"before": Version(before, engine), "now": Version(str(Path(tm.__file__).parents[1]), engine)}
     found: dict[str, Any] = {}
-    for name, (N, S, _) in SINGLE.items():
+    for name, (N, many, _) in SINGLE.items():
+        S = samples(many, engine)
         digests = {version: one.single(name)[1] for version, one in versions.items()}  # and both are warm
         seconds: dict[str, list[float]] = {version: [] for version in versions}
         for k in range(rounds if "clipped" not in name else 1):
@@ -141,6 +151,7 @@ def compare(before: str, rounds: int) -> dict[str, Any]:
 def main() -> None:
     """Compares versions if there are two, then measures runs cut into segments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--engine", choices=list(FEWER), default="cuda")
     parser.add_argument("--before")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--commit", help="of the code, where the folder is no checkout")
@@ -148,17 +159,19 @@ def main() -> None:
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.answer:
-        answer()
+        answer(options.engine)
         return
-    machine = describe("cupy-cuda13x", checkout=HERE)
+    engine = options.engine
+    machine = describe(*(["cupy-cuda13x"] if engine == "cuda" else []), checkout=HERE)
     if options.commit:
         machine["commit"] = options.commit
     result: dict[str, Any] = {"machine": machine, "steps": STEPS, "replicas": tm.Protocol().n_replicas}
     if options.before:
-        result["single_runs"] = compare(options.before, options.rounds)
+        result["single_runs"] = compare(options.before, options.rounds, engine)
     result["cut"] = {}
     for name, (N, S, count, all_read) in CUT.items():
-        seconds = [cut(name) for _ in range(3)]
+        S = samples(S, engine)
+        seconds = [cut(name, engine) for _ in range(3)]
         result["cut"][name] = {
             "samples": S,
             "segments": count,
