@@ -162,8 +162,7 @@ def verify(run: Path, data_dir: Path | None) -> None:
         click.echo(problem)
     if problems:
         fail(f"{run} is not as it was written: {len(problems)} problem{'s' if len(problems) > 1 else ''}.")
-    follow = "" if holds_machine(run) else ", and its results follow from its predictions"
-    click.echo(f"{run} is whole{follow}.")
+    click.echo(f"{run} is whole{'' if holds_machine(run) else ', and its results follow from its predictions'}.")
 
 
 @main.command()
