@@ -71,12 +71,16 @@ def test_a_run_is_a_folder_of_the_same_bytes_every_time(name: str, tmp_path: Pat
         assert (number.standard_error is None) != (number.ci95 is None)
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}, "nothing is left beside the runs"
     assert "is whole." in call("verify", tmp_path / "a").stdout
-    again = small(name, "--out", tmp_path / "a")  # in its own folder
+
+
+def test_a_run_in_its_own_folder_prints_its_numbers_again(generated: Path) -> None:
+    files = contents(generated)
+    again = small("generation", "--out", generated)
     assert again.exit_code == 0
-    assert contents(tmp_path / "a") == files
-    for number in results.numbers:
+    assert contents(generated) == files
+    for number in from_json(files["results.json"].decode()).numbers:
         assert number.what in again.stdout
-    assert again.stdout.rstrip().endswith(f"figures/{name}.png")
+    assert again.stdout.rstrip().endswith("generation/figures/generation.png")
 
 
 @pytest.mark.parametrize(
@@ -239,5 +243,5 @@ def test_generated_digits_are_recognised_and_noise_is_not(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_moments_follow_narma(tmp_path: Path) -> None:
     moments, echo = (number.value for number in whole("signals", tmp_path).numbers)
-    assert moments < 0.33
-    assert echo < 0.36
+    assert moments < 0.25
+    assert moments < echo < 0.35
