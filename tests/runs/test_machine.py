@@ -23,7 +23,7 @@ SMALL = {
     "trajectories": "n_hidden=4 hidden=20 output=10 epochs=1 n_train=40 n_test=20 noises=2 protocol.dt=0.01 "
     "protocol.n_replicas=2",
     "generation": "digits=[0,1] n_hidden=4 duration=0.2 readings=2 samples=3",
-    "signals": "n_nodes=4 washout=5 train=20 test=10 machines=2 protocol.dt=0.25 protocol.n_replicas=2",
+    "signals": "n_nodes=4 washout=5 train=20 test=10 machines=2 protocol.dt=0.125 protocol.n_replicas=2",
 }
 FILES = {"experiment.toml", "results.json", "environment.json", "SHA256SUMS"}
 
