@@ -6,18 +6,19 @@ THERMOMENT_DEBUG=1 in the environment the traceback comes before it.
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import thermoment
 from thermoment._support.failures import fail, reported
 
 if TYPE_CHECKING:
-    from thermoment.experiments.experiment import Experiment
+    from thermoment.experiments.experiment import AnyExperiment
 
 # What computes is imported by the command that needs it, so that help and mistakes come back at once.
 
@@ -87,9 +88,16 @@ def run(
     time: the same command continues, and the results are bit-identical. With --part the last process to finish puts the
     run together, and so does the same command without --part.
     """
+    from thermoment.experiments.machine import MachineExperiment
+
     chosen = _experiment(experiment, overrides, engine)
     if dask and part:
         raise click.UsageError("--dask and --part are two ways to share the work: give one of them.")
+    if isinstance(chosen, MachineExperiment):
+        asked = click.get_current_context().get_parameter_source("store") == ParameterSource.COMMANDLINE
+        with _usage():
+            chosen.refuse(dask=dask, part=part, rate=rates, data_dir=data_dir, store=store if asked else None)
+        store = None
     if dry_run:
         _dry_run(chosen, data_dir, rates, as_json)
         return
@@ -99,15 +107,13 @@ def run(
     from thermoment.runs import run as runner
     from thermoment.runs.folder import TIMINGS
 
-    try:
+    with _usage():
         share = executors.Part.parse(part) if part else None
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-
     folder = out or Path("runs") / chosen.name
+    results: runner.AnyResults | None
     common: dict[str, Any] = {"store": store, "data_dir": data_dir, "note": _note}
     with on_stderr() as listener, executors.connected(dask) if dask else nullcontext() as client:
-        if share:
+        if share and not isinstance(chosen, MachineExperiment):
             results = runner.run_part(chosen, share, folder, listener=listener, **common)
         else:
             results = runner.run(chosen, folder, client=client, listener=listener, **common)
@@ -120,7 +126,8 @@ def run(
     if as_json:
         click.echo(results.to_json(), nl=False)
         return
-    _show(results, False, lambda found: display.result(found, display.console().width), f"\n{folder / 'report.html'}")
+    items = display.result(results, display.console().width)
+    _show(results, False, lambda _: items, f"\n{folder / display.page_of(results)}")
 
 
 @main.command()
@@ -144,6 +151,7 @@ def verify(run: Path, data_dir: Path | None) -> None:
     predictions is derived again. So is the cost of an answer, where the run keeps its features and its data set is
     on this machine.
     """
+    from thermoment.results.machine import holds_machine
     from thermoment.runs.folder import verify as check
 
     told: dict[str, None] = {}  # once each, though a study may have many runs
@@ -154,7 +162,7 @@ def verify(run: Path, data_dir: Path | None) -> None:
         click.echo(problem)
     if problems:
         fail(f"{run} is not as it was written: {len(problems)} problem{'s' if len(problems) > 1 else ''}.")
-    click.echo(f"{run} is whole, and its results follow from its predictions.")
+    click.echo(f"{run} is whole{'' if holds_machine(run) else ', and its results follow from its predictions'}.")
 
 
 @main.command()
@@ -325,18 +333,25 @@ def serve(run: str, port: int, host: str, open_page: bool, data_dir: Path | None
     server.serve(machine, run=folder, host=host, port=port, data_dir=images, open_page=open_page, note=_note)
 
 
-def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "Experiment":
+def _experiment(source: str, overrides: tuple[str, ...], engine: str | None) -> "AnyExperiment":
     """The experiment asked for; a mistake in it is wrong usage."""
     from thermoment._engines.choice import MODULES
-    from thermoment.experiments.experiment import read
+    from thermoment.experiments.experiment import read_any
 
+    with _usage():
+        experiment = read_any(source, overrides)
+        chosen = engine or experiment.engine
+        _check_engine(chosen, ["auto", *MODULES])
+        return replace(experiment, engine=chosen)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What is refused inside is wrong usage."""
     try:
-        experiment = read(source, overrides)
+        yield
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    chosen = engine or experiment.engine
-    _check_engine(chosen, ["auto", *MODULES])
-    return replace(experiment, engine=chosen)
 
 
 def _check_engine(name: str, known: Iterable[str]) -> None:
@@ -344,16 +359,20 @@ def _check_engine(name: str, known: Iterable[str]) -> None:
         raise click.UsageError(f"The engine must be one of {', '.join(known)}, but was {name!r}.")
 
 
-def _dry_run(experiment: "Experiment", data_dir: Path | None, rates: tuple[str, ...], as_json: bool) -> None:
+def _dry_run(experiment: "AnyExperiment", data_dir: Path | None, rates: tuple[str, ...], as_json: bool) -> None:
     from thermoment import data as datasets
+    from thermoment.experiments.experiment import to_toml
+    from thermoment.experiments.machine import MachineExperiment
     from thermoment.report import terminal as display
     from thermoment.runs import plan
     from thermoment.runs.price import parse_rates
 
-    try:
+    if isinstance(experiment, MachineExperiment):
+        text = to_toml(experiment)
+        _show({"experiment": text}, as_json, after=f"One task, in about a minute:\n\n{text}")
+        return
+    with _usage():
         given = parse_rates(rates)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
     def tables(found: Any) -> Iterator[Any]:
         yield display.table(f"{experiment.name}: what would be computed", ("", ""), display.rows(found).items())

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from thermoment._support.files import write_whole
-from thermoment.experiments.experiment import Experiment, read, shipped, to_toml
+from thermoment.experiments.experiment import Experiment, read, read_any, shipped, to_toml
 from thermoment.learning.options import Stage
 from thermoment.results.naming import ModelKey, readout_file
 
 
 @pytest.mark.parametrize("name", shipped())
 def test_shipped_experiments_read_and_come_back_from_toml(name: str, tmp_path: Path) -> None:
-    experiment = read(name)
+    experiment = read_any(name)
     assert experiment.name == name
     assert len(experiment.description) > 20
     (tmp_path / "again.toml").write_text(to_toml(experiment), "utf-8")
-    assert read(tmp_path / "again.toml") == experiment
+    assert read_any(tmp_path / "again.toml") == experiment
 
 
 def test_paper_is_the_papers_protocol() -> None:

@@ -18,8 +18,10 @@ import tomli_w
 
 from thermoment._support.checks import check_choice, check_integer, invalid
 from thermoment._support.identity import LATER
+from thermoment.experiments import machine as machines
 from thermoment.experiments import scan as scans
 from thermoment.experiments.dotted import override
+from thermoment.experiments.machine import MachineExperiment
 from thermoment.experiments.settings import (
     LONGEST_NAME,
     BaselineSettings,
@@ -164,11 +166,25 @@ class Experiment:
         return from_table({**table, "name": f"{self.name}-{name}"})
 
 
+AnyExperiment = Experiment | MachineExperiment
+
+
 def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experiment:
     """The experiment in a TOML file, or of a name that ships with the package; `overrides` are "a.b=c".
 
     A CSV file stands for the experiment `table` with this file as its data; `overrides` name its column of classes.
+    An experiment with one of the other machines is refused: `read_any` takes it.
     """
+    found = read_any(source, overrides)
+    if isinstance(found, MachineExperiment):
+        raise ValueError(
+            f"{source} is an experiment with the machine {found.machine}: it has no reservoirs to compare."
+        )
+    return found
+
+
+def read_any(source: str | PathLike[str], overrides: Sequence[str] = ()) -> AnyExperiment:
+    """As `read`, of experiments of every kind."""
     if (path := Path(source)).suffix.lower() == ".csv":
         if not any(text.partition("=")[0].strip() == "data.label" for text in overrides):
             raise ValueError(f"{path}: Which column holds the classes? Say it by --set data.label=COLUMN.")
@@ -181,7 +197,7 @@ def read(source: str | PathLike[str], overrides: Sequence[str] = ()) -> Experime
         raise ValueError(f"{origin}: Tables or lists are nested too deeply.") from None
 
 
-def _read(written: str, origin: str, overrides: Sequence[str]) -> Experiment:
+def _read(written: str, origin: str, overrides: Sequence[str]) -> AnyExperiment:
     try:
         table = tomllib.loads(written)
     except tomllib.TOMLDecodeError as error:
@@ -195,6 +211,8 @@ def _read(written: str, origin: str, overrides: Sequence[str]) -> Experiment:
             raise invalid("set", "have the form key=value", repr(text))
         override(table, key.strip(), _value(value.strip()))
     try:
+        if "machine" in table:
+            return machines.from_table(table)
         experiment = from_table(table)
         for name in experiment.points:
             experiment.variant(name)
@@ -205,7 +223,7 @@ def _read(written: str, origin: str, overrides: Sequence[str]) -> Experiment:
 
 def shipped() -> dict[str, str]:
     """The experiments that come with the package: name and description."""
-    return {name: read(name).description for name in _shipped()}
+    return {name: read_any(name).description for name in _shipped()}
 
 
 def from_table(table: Mapping[str, Any]) -> Experiment:
@@ -215,8 +233,8 @@ def from_table(table: Mapping[str, Any]) -> Experiment:
     return built
 
 
-def to_toml(experiment: Experiment) -> str:
-    """The experiment with every default written out; `read` gives it back."""
+def to_toml(experiment: AnyExperiment) -> str:
+    """The experiment with every default written out; `read_any` gives it back."""
     return tomli_w.dumps(as_table(experiment))
 
 

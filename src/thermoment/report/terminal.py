@@ -15,6 +15,7 @@ from rich.text import Text
 from thermoment.report import findings
 from thermoment.report.formatting import FIT_MEANINGS, FIT_NAMES, duration, energy, percents, rounded
 from thermoment.report.tables import written
+from thermoment.results.machine import MachineResults
 from thermoment.results.naming import FITS, REFITTED, Fit, ModelKey, all_orders, moments, plain_name
 from thermoment.results.results import Accuracy, Baseline, Results, StudyResults
 from thermoment.results.study import factors, headlines
@@ -48,8 +49,16 @@ def show(items: Iterable[RenderableType]) -> None:
         where.print(item)
 
 
-def result(results: Results | StudyResults, width: int) -> Iterator[RenderableType]:
+def page_of(results: Results | StudyResults | MachineResults) -> str:
+    """The file of a run's folder that a person looks at first."""
+    return f"figures/{results.machine}.png" if isinstance(results, MachineResults) else "report.html"
+
+
+def result(results: Results | StudyResults | MachineResults, width: int) -> Iterator[RenderableType]:
     """A run in one sentence, then every model's accuracy in tables no wider than `width` where that can be."""
+    if isinstance(results, MachineResults):
+        yield from _numbers(results)
+        return
     if isinstance(results, StudyResults):
         yield from _study(results)
         return
@@ -70,6 +79,19 @@ def result(results: Results | StudyResults, width: int) -> Iterator[RenderableTy
         yield Text(told)
     if told := findings.clipped(results):
         yield Text(f"{told}: the moments are not those of the free dynamics.")
+
+
+def _numbers(results: MachineResults) -> Iterator[RenderableType]:
+    """A run of one of the other machines: every number with its standard error or its interval."""
+    yield Text(f"{results.description}\nSampled by {results.engine}.")
+    rows = []
+    for one in results.numbers:
+        share = f"{100 * one.value:.1f}\N{NO-BREAK SPACE}%"
+        low, high = one.ci95 or (0.0, 0.0)
+        error = "" if one.standard_error is None else f"{one.standard_error:.2g}"
+        cells = (share, "", f"{100 * low:.1f} to {100 * high:.1f}\N{NO-BREAK SPACE}%")
+        rows.append((one.what, *(cells if one.ci95 else (f"{one.value:.4g}", error, ""))))
+    yield table("", ("", "value", "standard error", "95 % interval"), rows)
 
 
 def _accuracies(found: Table[Accuracy], fits: Sequence[Fit], width: int, baseline: Sequence[Baseline] = ()) -> Printed:

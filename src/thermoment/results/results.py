@@ -206,7 +206,7 @@ class Described:
 
     def plain(self) -> dict[str, Any]:
         """The results as JSON knows them: dicts, lists, no infinity."""
-        return {**plain(self), "settings": _null_for_infinity(plain(self.settings))}
+        return {**plain(self), "settings": null_for_infinity(plain(self.settings))}
 
     def to_json(self) -> str:
         """The text of results.json: the same bytes for the same results."""
@@ -221,7 +221,7 @@ class Described:
     @classmethod
     def from_json(cls: type[_Kind], given: str | Mapping[str, Any], source: str = RESULTS) -> _Kind:
         """The results in a text or in its parsed value; `source` names the file in messages."""
-        value = _parsed(given, source)
+        value = parsed(given, source)
         try:
             found: _Kind = typed(cls, {**value, "settings": _infinity_for_null(value.get("settings"))})
         except ValueError as error:
@@ -271,7 +271,9 @@ class StudyResults(Described):
 
 def from_json(given: str | Mapping[str, Any], source: str = RESULTS) -> Results | StudyResults:
     """The results of a run or of a study, whichever it is."""
-    value = _parsed(given, source)
+    value = parsed(given, source)
+    if "machine" in value:
+        raise ValueError(f"{source} is of the machine {value['machine']}: it has numbers and a figure, no classifier.")
     return (StudyResults if "study" in value else Results).from_json(value, source)
 
 
@@ -286,7 +288,8 @@ def load(folder: Path) -> Results | StudyResults:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
 
-def _parsed(given: str | Mapping[str, Any], source: str) -> Mapping[str, Any]:
+def parsed(given: str | Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """The JSON object in a text; a parsed one stays as it is."""
     if not isinstance(given, str):
         return given
     try:
@@ -302,17 +305,17 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not a number of JSON")
 
 
-def _null_for_infinity(settings: Any) -> Any:
+def null_for_infinity(settings: Any) -> Any:
     """Settings for JSON, which has no infinity: null stands for it, as no setting is ever null otherwise."""
     if isinstance(settings, dict):
-        return {key: _null_for_infinity(item) for key, item in settings.items()}
+        return {key: null_for_infinity(item) for key, item in settings.items()}
     if isinstance(settings, list):
-        return [_null_for_infinity(item) for item in settings]
+        return [null_for_infinity(item) for item in settings]
     return None if settings == math.inf else settings
 
 
 def _infinity_for_null(settings: Any) -> Any:
-    """Settings as they were before `_null_for_infinity`."""
+    """Settings as they were before `null_for_infinity`."""
     if isinstance(settings, Mapping):
         return {key: _infinity_for_null(item) for key, item in settings.items()}
     if isinstance(settings, list):

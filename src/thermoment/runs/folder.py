@@ -7,12 +7,15 @@ from pathlib import Path
 from thermoment._support.files import write_json, write_whole
 from thermoment._support.host import environment
 from thermoment._support.progress import Note
-from thermoment.experiments.experiment import Experiment, read, to_toml
+from thermoment.experiments.experiment import AnyExperiment, Experiment, read, read_any, to_toml
+from thermoment.experiments.toml import as_table
 from thermoment.report import page as report
 from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse, summarise
 from thermoment.results.codec import plain
-from thermoment.results.results import RESULTS, Results, StudyResults, load
+from thermoment.results.machine import MachineResults, holds_machine
+from thermoment.results.machine import from_json as machine_results
+from thermoment.results.results import RESULTS, Results, StudyResults, load, null_for_infinity
 from thermoment.results.study import STUDY_CSV, STUDY_JSON
 from thermoment.results.study import to_csv as study_csv
 from thermoment.results.study import to_json as study_json
@@ -42,13 +45,18 @@ def is_finished(folder: Path) -> bool:
     return (folder / SUMS).is_file()
 
 
-def claim(folder: Path, experiment: Experiment) -> None:
+def claim(folder: Path, experiment: AnyExperiment) -> None:
     """Makes the folder a run's, by its first file: from now on the same command finds its own work there."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / EXPERIMENT, to_toml(experiment).encode())
 
 
-def assemble(folder: Path, experiment: Experiment, results: Results | StudyResults, files: Mapping[str, Path]) -> None:
+def assemble(
+    folder: Path,
+    experiment: AnyExperiment,
+    results: Results | StudyResults | MachineResults,
+    files: Mapping[str, Path],
+) -> None:
     """Puts a run's folder together: `files` from the store under their names here, and what describes the run.
 
     Files of an earlier run in the same folder that this one does not have are removed, by the earlier SHA256SUMS.
@@ -102,6 +110,8 @@ def verify(folder: Path, data_dir: Path | None = None, note: Note = lambda _: No
     """
     if not (folder / RESULTS).exists() and not (folder / SUMS).exists():
         raise ValueError(f"{folder} holds no {RESULTS}: it is not a run, or not a finished one.")
+    if holds_machine(folder):
+        return _verify_machine(folder)
     results, experiment, unreadable = None, None, {}
     try:
         results = load(folder)
@@ -131,6 +141,23 @@ def verify(folder: Path, data_dir: Path | None = None, note: Note = lambda _: No
         problems += _check_study(folder, results)
     for inner in _inner_runs(folder, experiment):
         problems += [f"{inner.name}: {problem}" for problem in _verify_inner(inner, data_dir, note)]
+    return problems
+
+
+def _verify_machine(folder: Path) -> list[str]:
+    """What is wrong with a run of one of the other machines: files, and settings beside those of experiment.toml."""
+    unreadable, settings = {}, []
+    for name in (RESULTS, EXPERIMENT):
+        try:
+            if name == RESULTS:
+                settings.append(machine_results((folder / name).read_text("utf-8")).settings)
+            else:
+                settings.append(as_table(read_any(folder / name)).get("settings"))
+        except ValueError as error:
+            unreadable[name] = str(error)
+    problems = _differences(damaged(folder), unreadable)
+    if len(settings) == 2 and settings[0] != null_for_infinity(plain(settings[1])):
+        problems.append(f'"settings" of {RESULTS} are not those of {EXPERIMENT}')
     return problems
 
 

@@ -17,7 +17,9 @@ from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note, on_stderr
 from thermoment.data import table
 from thermoment.data.dataset import Dataset
-from thermoment.experiments.experiment import Experiment, read
+from thermoment.experiments.experiment import Experiment, read, read_any
+from thermoment.experiments.machine import MachineExperiment
+from thermoment.results.machine import MachineResults
 from thermoment.results.results import Results, StudyResults
 from thermoment.runs import plan
 from thermoment.runs.check import check
@@ -25,13 +27,16 @@ from thermoment.runs.claims import take
 from thermoment.runs.context import Context
 from thermoment.runs.executors import Client, Part, do_on_cluster, do_part
 from thermoment.runs.folder import check_new, is_finished, write_timings
+from thermoment.runs.machine import run_machine
 from thermoment.runs.store import Store
 from thermoment.runs.studies import study, with_repeats
 from thermoment.runs.tasks import Job, prepare
 
+AnyResults = Results | StudyResults | MachineResults
+
 
 def run(
-    experiment: Experiment | str | PathLike[str],
+    experiment: Experiment | MachineExperiment | str | PathLike[str],
     folder: str | PathLike[str] | None = None,
     *,
     store: str | PathLike[str] | None = None,
@@ -40,11 +45,12 @@ def run(
     progress: bool = False,
     listener: Listener | None = None,
     note: Note = lambda _: None,
-) -> Results | StudyResults:
+) -> AnyResults:
     """Does what is not done yet of an experiment, puts its files into `folder`, and returns its results.
 
     Args:
-        experiment: a name that ships with the package, a TOML file, or an `Experiment`.
+        experiment: a name that ships with the package, a TOML file, or an `Experiment`; or a `MachineExperiment`,
+            which takes a minute, is done anew by every call and needs no store, no data_dir and no client.
         folder: runs/NAME unless given.
         store: what runs share, a folder or a URL that fsspec knows, such as s3://bucket/path; `.stages` beside
             `folder` unless given. Any number of runs, processes and machines may use it at a time.
@@ -58,7 +64,11 @@ def run(
     variant below its folder; repeats lie below as repeat-1, repeat-2, ...
     """
     with on_stderr() if progress and listener is None else nullcontext(listener) as heard:
-        context, dataset, chosen, target = _begun(experiment, folder, store, data_dir, heard, note)
+        given = read_any(experiment) if isinstance(experiment, str | PathLike) else experiment
+        if isinstance(given, MachineExperiment):
+            given.refuse(store=store, data_dir=data_dir, client=client)
+            return run_machine(given, folder, heard)
+        context, dataset, chosen, target = _begun(given, folder, store, data_dir, heard, note)
         if client is None:
             check(chosen, dataset)
             if not is_finished(target) and (sentence := plan.warning(chosen, dataset)):
