@@ -453,6 +453,7 @@ def test_curves_are_made_once_for_all_chunks_of_a_run(monkeypatch: pytest.Monkey
         return compress(*what)
 
     monkeypatch.setattr(coupled_nodes, "compress", counted)
+    engine._curves.cache_clear()  # other tests may have made some of them
     reservoir, inputs = tm.Reservoir.draw(4, 3, seed=8), np.ones((2, 3))
     for orders in ((3,), (3,), (1, 5), (3,)):
         tm.simulate(reservoir, inputs, tm.Protocol(n_replicas=math.inf, orders=orders), engine="meanfield")
