@@ -36,8 +36,8 @@ Stores = Mapping[str, FeatureStore]
 """The features of every reservoir, by its name."""
 SGD, BASELINE = "sgd", "baseline"
 """Names of fits. A fit to convergence has the key of its model."""
-_COMPILED_TOGETHER = 4
-"""Fits under way at once on an accelerator."""
+_FITS_AT_ONCE = 4
+"""on an accelerator"""
 
 
 def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
@@ -100,7 +100,7 @@ class Fits:
         fitted = self._by_sgd()
         models = self.models if self.experiment.readout.converged else []
         # Threads, because a GPU takes less time for a fit than the processor takes to compile it.
-        with ThreadPoolExecutor(_COMPILED_TOGETHER if jax.default_backend() != "cpu" else 1) as pool:
+        with ThreadPoolExecutor(_FITS_AT_ONCE if jax.default_backend() != "cpu" else 1) as pool:
             try:
                 sizes = [len(self._columns(model, list(self.stores))) for model in models]
                 # The first of every size come first: those have to be compiled.

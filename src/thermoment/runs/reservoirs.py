@@ -181,10 +181,7 @@ def static_stage(
         "static",
         reservoirs=[[one.W, one.K, one.b, one.stream] for one in drawn],
         dynamics=experiment.dynamics,
-        stages=[as_table(one) for one in experiment.reservoirs[number].stages],
-        training=experiment.training,
-        seeds=list(seeds),
-        images=digest(dataset, "x_train", "y_train"),
+        **_training_facts(number, seeds, experiment, dataset),
     )
 
 
@@ -204,11 +201,18 @@ def projection_stage(
         "projection",
         reservoirs=[[one.K, one.b] for one in drawn],
         dynamics=replace(experiment.dynamics, mu=1.0, kT=1.0),
-        stages=[as_table(one) for one in experiment.reservoirs[number].stages],
-        training=experiment.training,
-        seeds=list(seeds),
-        images=digest(dataset, "x_train", "y_train"),
+        **_training_facts(number, seeds, experiment, dataset),
     )
+
+
+def _training_facts(number: int, seeds: Sequence[int], experiment: Experiment, dataset: Dataset) -> dict[str, Any]:
+    """What a training by static surrogates depends on, beside the machine."""
+    return {
+        "stages": [as_table(one) for one in experiment.reservoirs[number].stages],
+        "training": experiment.training,
+        "seeds": list(seeds),
+        "images": digest(dataset, "x_train", "y_train"),
+    }
 
 
 def finite_time_stage(
