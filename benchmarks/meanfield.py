@@ -27,6 +27,7 @@ import numpy as np
 import thermoment as tm
 from thermoment._engines.meanfield.network import moments_of_drive, node_curves
 from thermoment._engines.meanfield.tables import build, node_tables
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.learning.finite_time.lookup import TrainingCurves, noisy_moments, training_curves
 
@@ -196,10 +197,9 @@ def main() -> None:
         "tables": table_seconds(),
         "peak_memory_bytes": {n_replicas: peak_memory(n_replicas) for n_replicas in ("inf", str(M))},
     }
-    text = json.dumps(result, indent=1) + "\n"
-    print(text)
+    print(json.dumps(result, indent=1))
     if options.out:
-        options.out.write_text(text)
+        write_json(options.out, result)
 
 
 if __name__ == "__main__":

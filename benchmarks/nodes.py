@@ -32,7 +32,7 @@ from agreement import Agreement, DisagreementError
 from limits import cpu_product, rate
 from peers import ENTRIES
 
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 
 HERE = Path(__file__).parent
@@ -214,7 +214,7 @@ def main() -> None:
         if options.out:
             ordered = [sizes[n] for n in sorted(sizes)]
             result = {"device": options.device, "replicas": problem.M, "sizes": ordered}
-            write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_json(options.out, result)
 
 
 if __name__ == "__main__":

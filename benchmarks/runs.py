@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from thermoment._support.files import write_json
 from thermoment._support.host import commit, describe
 
 HERE = Path(__file__).parents[1]
@@ -165,10 +166,9 @@ def main() -> None:
             rounds = [ratios(before, now, kind) for before, now in pairs]
             result["before_over_now"][kind] = {what: median(one[what] for one in rounds) for what in rounds[0]}
         result["same_bytes"] = len({one["digest"] for found in runs.values() for one in found}) == 1
-    text = json.dumps(result, indent=1) + "\n"
-    print(text)
+    print(json.dumps(result, indent=1))
     if options.out:
-        options.out.write_text(text)
+        write_json(options.out, result)
 
 
 if __name__ == "__main__":

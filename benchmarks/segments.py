@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import thermoment as tm
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 
 HERE = Path(__file__).parent
@@ -181,7 +181,7 @@ def main() -> None:
         }
         print(f"{name}: {min(seconds):.4f} s, {rate(N, S, min(seconds)):.3g} node-steps per second", flush=True)
     if options.out:
-        write_whole(options.out, (json.dumps(result, indent=1) + "\n").encode())
+        write_json(options.out, result)
 
 
 if __name__ == "__main__":

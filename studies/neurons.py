@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import thermoment as tm
+from thermoment._support.files import write_json
 from thermoment._support.host import environment
 from thermoment.data import load as load_data
 
@@ -262,7 +263,7 @@ def main() -> None:
         before = {"data": chosen.data_dir} if name == "mnist" else kept(chosen.out).get(name, {})
         found = parts[name](chosen.machines, before)
         result = kept(chosen.out) | {name: found | {"environment": environment("auto")}}
-        chosen.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        write_json(chosen.out, result)
         print(name, {key: value for key, value in found.items() if not isinstance(value, list | dict)}, flush=True)
 
 

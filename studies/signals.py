@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import thermoment as tm
+from thermoment._support.files import write_json
 from thermoment._support.host import environment
 from thermoment.machines.signals.follower import moments_along, ridge_weights
 
@@ -187,7 +188,7 @@ def main() -> None:
             found[name] = compared(name, asked.kinds)
         result = kept() | {"environment": environment("auto")}
         result |= {one: result.get(one, {}) | extra for one, extra in found.items()}
-        RESULT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        write_json(RESULT, result)
 
 
 def kept() -> dict[str, Any]:
