@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import thermoment as tm
 from thermoment import data
-from thermoment._support.files import write_whole
+from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.learning.fit import Standardised, fit_converged, fit_sgd
 from thermoment.learning.options import Sgd
@@ -32,6 +32,7 @@ def main() -> None:
     """Fits everything twice, and says when each part was done and whether the bytes are the same."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data-dir")
+    parser.add_argument("--commit", help="of the code, where the folder is no checkout")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     mnist = data.load("mnist", options.data_dir)
@@ -66,10 +67,11 @@ def main() -> None:
 
     (first, before), (again, after) = fit(), fit()
     same = all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    found = {"machine": describe(checkout=HERE), "seconds": {"first": first, "again": again}, "same bytes": same}
+    machine = describe(checkout=HERE) | ({"commit": options.commit} if options.commit else {})
+    found = {"machine": machine, "seconds": {"first": first, "again": again}, "same bytes": same}
     print(json.dumps(found, indent=1))
     if options.out:
-        write_whole(options.out, (json.dumps(found, indent=1) + "\n").encode())
+        write_json(options.out, found)
 
 
 if __name__ == "__main__":

@@ -34,13 +34,18 @@ SAME = ("results.json", "predictions.npz")
 """Files of a run that must not depend on who ran it, beside its reservoirs."""
 
 
+def environment(tree: Path) -> dict[str, str]:
+    """That of this process, with the thermoment of the checkout `tree` before any other."""
+    others = os.environ.get("PYTHONPATH", "")
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(tree / "src"), *others.split(os.pathsep)])}
+
+
 def timed(tree: Path, arguments: list[str]) -> dict[str, float]:
     """Wall and processor seconds of a command of the checkout `tree`."""
-    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "thermoment", *arguments],
-        env=environment,
+        env=environment(tree),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
@@ -112,8 +117,7 @@ def parts(data_dir: Path) -> dict[str, Any]:
 def parts_of(tree: Path, data_dir: Path) -> dict[str, Any]:
     """The same by the checkout `tree`, in a process of its own."""
     command = [sys.executable, __file__, "--parts-only", "--data-dir", str(data_dir)]
-    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment(tree), capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
@@ -136,6 +140,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=5, help="how often a command that computes nothing is timed")
     parser.add_argument("--parts", action="store_true", help="a part of the trainings and features, no whole run")
     parser.add_argument("--parts-only", action="store_true", help="print those of the thermoment that is imported")
+    parser.add_argument("--commit", help="of the code, where the folder is no checkout")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.parts_only:
@@ -152,9 +157,10 @@ def main() -> None:
         for name, tree in trees.items():
             runs[name].append(parts_of(tree, options.data_dir) if options.parts else whole_run(tree, options))
     what = [f"paper, epochs / {SHARE}", f"{IMAGES} images"] if options.parts else [options.experiment, options.engine]
+    given = {"now": options.commit} if options.commit else {}
     result: dict[str, Any] = {
         "machine": describe("jaxlib", "zarr", "matplotlib", checkout=HERE),
-        "commits": {name: commit(tree) for name, tree in trees.items()},
+        "commits": {name: commit(tree) for name, tree in trees.items()} | given,
         "run": [*what, *options.set],
         "seconds": runs,
         "fastest_start": {name: {key: min(values) for key, values in found.items()} for name, found in starts.items()},
@@ -165,7 +171,9 @@ def main() -> None:
         for kind in ("wall", "processor"):
             rounds = [ratios(before, now, kind) for before, now in pairs]
             result["before_over_now"][kind] = {what: median(one[what] for one in rounds) for what in rounds[0]}
-        result["same_bytes"] = len({one["digest"] for found in runs.values() for one in found}) == 1
+    digests = [one["digest"] for found in runs.values() for one in found]
+    if len(digests) > 1:
+        result["same_bytes"] = len({*digests}) == 1
     print(json.dumps(result, indent=1))
     if options.out:
         write_json(options.out, result)
