@@ -3,31 +3,38 @@
     python studies/run_all.py --data-dir DIR --engine cuda                  sampled, on a GPU
     python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3 without sampling, on a laptop
 
-The variants of all studies are done by a few processes beside each other: while one samples, others fit. What variants
-have in common is done once (features that several studies read stay in the store: 13 GB for MNIST). Then each study is
-put together. The same command goes on where a killed one stopped. It prints what each variant and each study took
-(seconds of its processes, of which several run at a time), and leaves STUDY.json, or STUDY-DATA.json for other data
-than MNIST, in the folder --results.
+A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
+processes do them beside each other: while one samples, others fit. What parts have in common is done once (features
+that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
+
+OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
+machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
+STUDY-DATA.json for other data than MNIST, in the folder --results: the bytes of study.json that `thermoment run STUDY`
+leaves on machines of the same kind. Seconds that are printed are those of one process, of which several run at a time.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out.
 """
 
 import argparse
+import json
 import math
 import os
-import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
+from thermoment._support.files import write_json, write_whole
 from thermoment._support.identity import identity
 from thermoment.experiments.experiment import Experiment, read
+from thermoment.experiments.scan import PAIRED, Point
+from thermoment.results.results import StudyResults
+from thermoment.results.study import to_json
 
 STUDIES = (
     "seeds",
@@ -37,16 +44,17 @@ STUDIES = (
     "fusion",
     "beside-others",
 )
-FIRST = (
-    "seeds/everything",
-    "time-and-temperature/trained",
-    "what-the-moments-carry/read",
-    "beside-others/adam",
-    "time-and-temperature/map",
-)
-"""Long ones, and those whose machines others have too."""
-LAST = ("equal-resources/different", "time-and-temperature/paper", "fusion", "beside-others/paper")
-"""Those that find their features in the store."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A share of a study, and where its results are kept."""
+
+    experiment: Experiment
+    """the study with these points alone"""
+    points: tuple[str, ...]
+    """their names in the whole study"""
+    file: Path
 
 
 @dataclass(frozen=True)
@@ -80,50 +88,79 @@ def samples(variant: Mapping[str, Any]) -> bool:
     return bool(variant.get("engine", "meanfield") != "meanfield")
 
 
-def units(found: dict[str, Experiment]) -> dict[str, Experiment]:
-    """Every variant as a study of its own, in the order in which they are best begun."""
-    every = {}
-    for name, one in found.items():
-        for variant, table in one.variants.items():
-            every[f"{name}/{variant}"] = replace(one, variants={variant: table})
-        if not one.variants:
-            every[name] = one
-    places = {**{name: k - len(FIRST) for k, name in enumerate(FIRST)}, **{name: k + 1 for k, name in enumerate(LAST)}}
-    return dict(sorted(every.items(), key=lambda item: places.get(item[0], 0)))
+def parts(study: Experiment, out: Path) -> list[Part]:
+    """The parts of a study, in its order. Points of a variant that differ in their readout alone stay together."""
+    groups: dict[str, dict[str, Point]] = {}
+    for name, point in study.points.items():
+        simulated = {key: point.changes[key] for key in point.scanned if not key.startswith("readout.")}
+        groups.setdefault(identity(point.variant, simulated), {})[name] = point
+    found = []
+    for points in groups.values():
+        alone, names = with_points(study, list(points.values())), tuple(points)
+        file = f"{study.name}-{names[0]}-{identity(alone)[:16]}.json"
+        found.append(Part(alone, names, out / "parts" / file))
+    return found
 
 
-def do(experiment: Experiment, folder: Path, place: Place) -> float:
-    """Runs an experiment; returns the seconds. In a process of its own, which keeps what JAX compiled."""
+def with_points(study: Experiment, points: Sequence[Point]) -> Experiment:
+    """The study with some points of one variant alone, as a scan of values that go together."""
+    variant, own = points[0].variant, points[0].own
+    common = [key for key in points[0].scanned if key not in own]
+
+    def listed(keys: Sequence[str]) -> dict[str, Any]:
+        return {PAIRED: {key: [point.changes[key] for point in points] for key in keys}}
+
+    if common and own:
+        raise ValueError(f"{study.name}: a study has one scan for all variants, or each variant has its own.")
+    table = {key: value for key, value in study.variants.get(variant, {}).items() if key != "scan"}
+    if own:
+        table["scan"] = listed(own)
+    return replace(study, variants={variant: table} if variant else {}, scan=listed(common) if common else None)
+
+
+def merged(study: Experiment, found: Sequence[tuple[Part, StudyResults]]) -> StudyResults:
+    """The results of a study from those of its parts."""
+    rows = {
+        name: replace(row, variant=name, engine=results.engine if row.engine is None else row.engine)
+        for part, results in found
+        for name, row in zip(part.points, results.study, strict=True)
+    }
+    ordered = [rows[name] for name in study.points]
+    if len({row.engine for row in ordered}) == 1:
+        ordered = [replace(row, engine=None) for row in ordered]
+    if any(point.own for point in study.points.values()):
+        ordered = [replace(row, group=study.points[row.variant].variant) for row in ordered]
+    return replace(found[0][1], study=tuple(ordered))
+
+
+def do(part: Part, place: Place) -> float:
+    """Runs a part and keeps its results; returns the seconds. Its process keeps what JAX compiled."""
     from thermoment.runs.run import run
 
     start = time.perf_counter()
-    run(experiment, folder, store=place.store, data_dir=place.data_dir)
-    return time.perf_counter() - start
+    results = run(part.experiment, place.out / "runs" / part.file.stem, store=place.store, data_dir=place.data_dir)
+    seconds = time.perf_counter() - start
+    part.file.parent.mkdir(parents=True, exist_ok=True)
+    assert isinstance(results, StudyResults)
+    write_json(part.file, {"seconds": round(seconds, 1), "results": results.plain()})
+    return seconds
 
 
-def do_all(work: dict[str, tuple[Experiment, Path]], place: Place, processes: int, end: float) -> dict[str, float]:
-    """Seconds that everything took, by name, until the clock says `end`; what was done before is not done again.
-
-    What fails is told, and does not stop the rest.
-    """
-    marks = {name: place.out / ".done" / identity(name, one)[:32] for name, (one, _) in work.items()}
-    left = [name for name in work if not marks[name].is_file()]
+def do_all(left: Sequence[Part], place: Place, processes: int, end: float) -> None:
+    """Does the parts until the clock says `end`. What fails is told, and does not stop the rest."""
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        begun = {pool.submit(do, *work[name], place): name for name in left}
+        begun = {pool.submit(do, part, place): part for part in left}
         try:
             for number, done in enumerate(
                 as_completed(begun, None if end == math.inf else max(0.0, end - time.monotonic()))
             ):
-                name = begun[done]
+                name = begun[done].file.stem
                 if error := done.exception():
                     print(f"{name} failed: {error}", flush=True)
                     continue
-                marks[name].parent.mkdir(parents=True, exist_ok=True)
-                marks[name].write_text(f"{done.result():.1f}")
                 print(f"{done.result():8.1f} s  {name}  ({number + 1} of {len(left)})", flush=True)
         except TimeoutError:
             stop()
-    return {name: float(mark.read_text()) for name, mark in marks.items() if mark.is_file()}
 
 
 def stop(*_: object) -> None:
@@ -131,6 +168,23 @@ def stop(*_: object) -> None:
     for child in active_children():
         child.terminate()
     sys.exit("Stopped. The same command goes on.")
+
+
+def collect(found: Mapping[str, Experiment], out: Path, results: Path, ending: str) -> list[str]:
+    """Writes study.json of every study whose parts are all there; says which are not."""
+    results.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for name, study in found.items():
+        every = parts(study, out)
+        if not all(part.file.is_file() for part in every):
+            missing.append(name)
+            continue
+        kept = [json.loads(part.file.read_text("utf-8")) for part in every]
+        typed = [StudyResults.from_json(one["results"], part.file.name) for one, part in zip(kept, every, strict=True)]
+        whole = merged(study, list(zip(every, typed, strict=True)))
+        write_whole(results / f"{name}{ending}.json", to_json(whole).encode())
+        print(f"{name}: {sum(one['seconds'] for one in kept):.0f} s in {len(every)} parts", flush=True)
+    return missing
 
 
 def main() -> int:
@@ -150,26 +204,15 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the GPU's memory
     place = Place(arguments.out, arguments.store or arguments.out / ".stages", arguments.data_dir)
-    found = studies(arguments)
+    found, ending = studies(arguments), "" if arguments.data == "mnist" else f"-{Path(arguments.data).stem}"
+    results = arguments.results or place.out
     signal.signal(signal.SIGTERM, stop)
     end = time.monotonic() + 60 * arguments.minutes
-    parts = {
-        name: (one, place.out / ("parts" if "/" in name else "") / name.replace("/", "-"))
-        for name, one in units(found).items()
-    }
-    taken = do_all(parts, place, arguments.processes, end)
-    whole = {name: (one, place.out / name) for name, one in found.items()}
-    together = do_all(whole, place, arguments.processes, end)
-    for name in found:
-        seconds = sum(value for unit, value in taken.items() if unit.split("/")[0] == name)
-        again = together.get(name, 0.0) if found[name].variants else 0.0
-        print(f"{name}: {seconds:.0f} s, and {again:.0f} s to put it together")
-    results = arguments.results or place.out
-    results.mkdir(parents=True, exist_ok=True)
-    missing = [name for name in found if not (place.out / name / "study.json").is_file()]
-    for name in found.keys() - {*missing}:
-        ending = "" if arguments.data == "mnist" else f"-{Path(arguments.data).stem}"
-        shutil.copyfile(place.out / name / "study.json", results / f"{name}{ending}.json")
+    every = [part for study in found.values() for part in parts(study, place.out)]
+    try:
+        do_all([part for part in every if not part.file.is_file()], place, arguments.processes, end)
+    finally:
+        missing = collect(found, place.out, results, ending)
     return 1 if missing else 0
 
 

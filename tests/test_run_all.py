@@ -1,15 +1,19 @@
-"""studies/run_all.py: which variants it runs in which order; a run that is stopped goes on, and leaves every study."""
+"""studies/run_all.py: its parts are the study; a run that is stopped goes on, here or elsewhere, to the same bytes."""
 
 import argparse
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from thermoment.runs.run import run
 
 ROOT = Path(__file__).parents[1]
 TINY = [
@@ -20,6 +24,7 @@ TINY = [
     "reservoirs.*.n_nodes=4",
     "reservoirs.*.stages=[]",
     "readout.epochs=1",
+    "readout.held_out=30",
 ]
 
 
@@ -34,15 +39,25 @@ def asked(run_all: ModuleType, **more: object) -> argparse.Namespace:
     return argparse.Namespace(**given)
 
 
-def test_every_variant_is_a_part_and_those_that_others_share_with_come_first(run_all: ModuleType) -> None:
+def test_parts_are_the_points_of_a_study_each_once(run_all: ModuleType, tmp_path: Path) -> None:
+    for name, study in run_all.studies(asked(run_all)).items():
+        parts = run_all.parts(study, tmp_path)
+        assert [point for part in parts for point in part.points] == list(study.points), name
+        assert len({part.file for part in parts}) == len(parts)
+        for part in parts:
+            assert len(part.points) == len(part.experiment.points)
+            for whole, alone in zip(part.points, part.experiment.points, strict=True):
+                same = part.experiment.variant(alone)
+                assert replace(same, name="any") == replace(study.variant(whole), name="any")
+
+
+def test_points_that_read_the_same_features_are_one_part(run_all: ModuleType, tmp_path: Path) -> None:
     found = run_all.studies(asked(run_all))
-    parts = run_all.units(found)
-    assert sorted(parts) == sorted(
-        name for study, one in found.items() for name in ([f"{study}/{key}" for key in one.variants] or [study])
+    moments, times = (
+        run_all.parts(found[name], tmp_path) for name in ("what-the-moments-carry", "time-and-temperature")
     )
-    assert list(parts)[: len(run_all.FIRST)] == list(run_all.FIRST)
-    assert list(parts)[-len(run_all.LAST) :] == list(run_all.LAST)
-    assert sum(len(one.points) for one in parts.values()) == sum(len(one.points) for one in found.values())
+    assert [len(part.points) for part in moments] == [7, 2, 2]
+    assert {len(part.points) for part in times} == {1}
 
 
 def test_without_sampling_what_only_sampling_can_do_is_left_out(run_all: ModuleType) -> None:
@@ -68,19 +83,43 @@ def test_no_variant_has_more_repeats_than_asked_for(run_all: ModuleType) -> None
     assert [key for key, count in repeats.items() if count == 1] == ["time-and-temperature/sampled-late_t_final-3p0"]
 
 
+def command(study: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, str(ROOT / "studies/run_all.py"), study, "--data", "digits", "--out", str(out)]
+    words += ["--engine", "native", "--repeats", "2", *(word for text in TINY for word in ("--set", text)), *more]
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(words, env=where, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
-    overrides = [word for text in TINY for word in ("--set", text)]
-    command = [sys.executable, str(ROOT / "studies/run_all.py"), "seeds", "--data", "digits", "--out", str(tmp_path)]
-    command += ["--engine", "native", "--repeats", "2", "--processes", "2", *overrides]
-    where = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    stopped = subprocess.run([*command, "--minutes", "0"], env=where, capture_output=True, text=True, check=False)
+    stopped = command("seeds", tmp_path, "--processes", "2", "--minutes", "0")
     assert stopped.returncode == 1
     assert "Stopped. The same command goes on." in stopped.stderr
-    done = subprocess.run(command, env=where, capture_output=True, text=True, check=True)
+    done = command("seeds", tmp_path, "--processes", "2")
+    assert done.returncode == 0, done.stderr
     assert "(5 of 5)" in done.stdout
     found = json.loads((tmp_path / "seeds-digits.json").read_text("utf-8"))
     assert {row["variant"] for row in found["rows"]} == {"everything", "draw", "batches", "noise", "fit"}
     assert len(list((tmp_path / ".stages").glob("features-*"))) == 3 * 2  # those that other studies read too
-    again = subprocess.run(command, env=where, capture_output=True, text=True, check=True)
-    assert "of 5)" not in again.stdout
+    assert "of 5)" not in command("seeds", tmp_path, "--processes", "2").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", ["seeds", "what-the-moments-carry", "fusion"])
+def test_parts_put_together_have_the_bytes_of_the_whole(study: str, run_all: ModuleType, tmp_path: Path) -> None:
+    assert command(study, tmp_path).returncode == 0
+    (whole,) = run_all.studies(asked(run_all, studies=[study], engine="native", repeats=2, overrides=TINY)).values()
+    run(whole, tmp_path / "whole", store=tmp_path / ".stages")
+    assert (tmp_path / f"{study}-digits.json").read_bytes() == (tmp_path / "whole" / "study.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_parts_alone_are_enough_to_go_on(tmp_path: Path) -> None:
+    assert command("seeds", tmp_path / "here").returncode == 0
+    shutil.copytree(tmp_path / "here/parts", tmp_path / "there/parts")
+    removed = next((tmp_path / "there/parts").glob("seeds-noise-*.json"))
+    removed.unlink()
+    again = command("seeds", tmp_path / "there")
+    assert "(1 of 1)" in again.stdout
+    name = "seeds-digits.json"
+    assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
