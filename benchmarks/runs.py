@@ -157,10 +157,12 @@ def main() -> None:
         for name, tree in trees.items():
             runs[name].append(parts_of(tree, options.data_dir) if options.parts else whole_run(tree, options))
     what = [f"paper, epochs / {SHARE}", f"{IMAGES} images"] if options.parts else [options.experiment, options.engine]
-    given = {"now": options.commit} if options.commit else {}
+    commits = {name: commit(tree) for name, tree in trees.items()}
+    if options.commit:
+        commits["now"] = options.commit
     result: dict[str, Any] = {
-        "machine": describe("jaxlib", "zarr", "matplotlib", checkout=HERE),
-        "commits": {name: commit(tree) for name, tree in trees.items()} | given,
+        "machine": describe("jaxlib", "zarr", "matplotlib") | {"commit": commits["now"]},
+        "commits": commits,
         "run": [*what, *options.set],
         "seconds": runs,
         "fastest_start": {name: {key: min(values) for key, values in found.items()} for name, found in starts.items()},
