@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from thermoment.report.formatting import FIT_NAMES
 from thermoment.report.formatting import points as signed_points
 from thermoment.results.statistics import Interval, holm, paired
 
@@ -32,13 +33,14 @@ class Study:
 
     @property
     def where(self) -> str:
-        """The data set, the machine and the engine."""
+        """The data set, the machine, the engine and the readout."""
         data = self.dataset
         nodes = " and ".join(map(str, dict.fromkeys(self.n_nodes)))
         engines = list(dict.fromkeys([self.engine, *(row.get("engine", self.engine) for row in self.rows)]))
+        readout = FIT_NAMES["sgd" if any(row["readout"] == "sgd" for row in self.rows) else "converged"]
         return (
             f"{data['name']} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
-            f"reservoirs of {nodes} nodes; engine{'s' * (len(engines) > 1)} {' and '.join(engines)})"
+            f"reservoirs of {nodes} nodes; engine{'s' * (len(engines) > 1)} {' and '.join(engines)}; {readout})"
         )
 
     def group(self, name: str) -> list["Point"]:
@@ -54,15 +56,20 @@ class Study:
         variant: str,
         *,
         fusion: str = "feature",
-        readout: str = "sgd",
+        readout: str | None = None,
         orders: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> Values:
-        """Accuracies of a point: of most reservoirs or one model, with these orders or the most that are read."""
+        """Accuracies of a point: of most reservoirs or one model, with these orders or the most that are read.
+
+        Unless it is given, the readout is the paper's or, where there is none, the fully fitted one.
+        """
+        rows = [row for row in self.rows if (row["variant"], row.get("fusion")) == (variant, fusion)]
+        readout = readout or ("sgd" if any(row["readout"] == "sgd" for row in rows) else "converged")
         found = [
             row
-            for row in self.rows
-            if (row["variant"], row.get("fusion"), row["readout"]) == (variant, fusion, readout)
+            for row in rows
+            if row["readout"] == readout
             and (orders is None or row["orders"] == list(orders))
             and model in (None, row["model"])
         ]

@@ -209,6 +209,6 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
     ):
         assert sentence in page, sentence
     machine = "**On mnist (60000 training and 10000 test images; 3 reservoirs of 256 nodes; "
-    assert page.count(f"{machine}engine cuda).**") == len(answers.QUESTIONS) - 1
-    assert page.count(f"{machine}engines cuda and meanfield).**") == 1
+    assert page.count(f"{machine}engine cuda; paper's readout).**") == len(answers.QUESTIONS) - 1
+    assert page.count(f"{machine}engines cuda and meanfield; paper's readout).**") == 1
     assert page.count("**On fashion-mnist") == len(answers.QUESTIONS)

@@ -44,7 +44,7 @@ def test_numbers_are_stored_as_plain_ones() -> None:
         (Training, {"standardise": "twice"}, "`standardise` must be one of"),
         (Training, {"l2": -1}, "`l2` must be zero or positive"),
         (Training, {"batch_size": True}, "`batch_size` must be an integer"),
-        (Sgd, {"epochs": 0}, "`epochs`"),
+        (Sgd, {"epochs": -1}, "`epochs`"),
         (Sgd, {"learning_rate": 0}, "`learning_rate`"),
         (Sgd, {"learning_rate": None}, "`learning_rate` must be a real number"),
         (Sgd, {"seed": -1}, "`seed` must be an integer from 0"),

@@ -14,6 +14,7 @@ from thermoment import data
 from thermoment.experiments.experiment import Experiment
 from thermoment.learning.options import FiniteTime
 from thermoment.report.figures import draw
+from thermoment.results.results import Results, load
 from thermoment.runs import fits, reservoirs, stages
 from thermoment.runs.context import Context
 from thermoment.runs.tasks import Job, Task, do, prepare, tasks
@@ -154,3 +155,25 @@ def test_tasks_of_a_finite_time_training_leave_nothing_to_do(
     heard: list[str] = []
     tm.run(trained, tmp_path / "tiny", listener=lambda what, *_: heard.append(what))
     assert set(heard) == {"figures and report"}
+
+
+def test_without_sgd_a_model_has_the_fully_fitted_readout_alone(
+    small: Experiment, finished: Path, tmp_path: Path
+) -> None:
+    late = {"fusions": ("logit", "stacked"), "held_out": 40}
+    alone = replace(small, readout=replace(small.readout, epochs=0, **late))
+    found = tm.run(alone, tmp_path / "tiny")
+    both = load(finished)
+    assert isinstance(found, Results)
+    assert isinstance(both, Results)
+    assert {row.model.readout for row in found.accuracy} == {row.readout for row in found.baseline} == {"converged"}
+    assert {row.model.fusion for row in found.accuracy} == {"feature", "logit", "stacked"}
+    # The loss is convex: where the fit starts does not matter.
+    expected = {row.model: row.correct for row in both.accuracy if row.model.readout == "converged"}
+    assert {row.model: row.correct for row in found.accuracy if row.model.fusion != "stacked"} == expected
+    job, every = job_in(tmp_path / ".stages", alone)
+    for task in every:
+        do(job, task, job.context())
+    assert tm.load(tmp_path / "tiny").predict(data.load("digits").x_test[:2]).shape == (2,)
+    with pytest.raises(ValueError, match="`epochs` must be positive where no readout is fitted to convergence"):
+        replace(small.readout, epochs=0, converged=False)

@@ -97,6 +97,7 @@ class ReadoutSettings(Sgd):
     """The paper's SGD, whether the same loss is also minimised to convergence, what is read and how it is joined."""
 
     converged: bool = True
+    """where it is, SGD may have no epochs: then no model has a readout by SGD"""
     reads: tuple[str, ...] = field(default=(), metadata=LATER)
     """what is read of every node, in the words of reads.py; the protocol's raw moments where empty"""
     fusions: tuple[LateFusion, ...] = field(default=("logit",), metadata=LATER)
@@ -111,6 +112,8 @@ class ReadoutSettings(Sgd):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not (self.epochs or self.converged):
+            raise invalid("epochs", "be positive where no readout is fitted to convergence", self.epochs)
         object.__setattr__(self, "reads", check_reads("reads", self.reads))
         for fusion in self.fusions:
             check_choice("fusions", fusion, get_args(LateFusion))
@@ -120,6 +123,11 @@ class ReadoutSettings(Sgd):
         if bool(self.held_out) != any(fusion != "logit" for fusion in self.fusions):
             must = "be positive where fusions are fitted to images held out, and only there"
             raise invalid("held_out", must, f"{self.held_out} with {', '.join(self.fusions) or 'none'}")
+
+    @property
+    def n_fits(self) -> int:
+        """How many readouts a model has: by SGD, to convergence, or both."""
+        return bool(self.epochs) + self.converged
 
     @property
     def sgd(self) -> Sgd:

@@ -108,7 +108,8 @@ def fit_sgd(
         losses.append(loss)
         if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
             report(epoch, float(losses[epoch - 1]))
-    report(len(losses), float(losses[-1]))
+    if losses:
+        report(len(losses), float(losses[-1]))
     found, offset = (np.asarray(part, np.float64) for part in parameters)
     if not (np.isfinite(found).all() and np.isfinite(offset).all()):
         raise FloatingPointError(f"The readout diverged at learning rate {settings.learning_rate:g}: lower it.")

@@ -65,6 +65,7 @@ class Sgd:
     """Fit of a readout by plain stochastic gradient descent from zero, as in the paper."""
 
     epochs: int = 150
+    """none leaves the readout at zero: a start for the fit to convergence"""
     batch_size: int = 128
     learning_rate: float = 0.05
     l2: float = 1e-3
@@ -77,7 +78,7 @@ class Sgd:
             self,
             positive=["learning_rate"],
             not_negative=["l2"],
-            integers={"epochs": _COUNT, "batch_size": _COUNT, "seed": (0, 2**63)},
+            integers={"epochs": (0, _COUNT[1]), "batch_size": _COUNT, "seed": (0, 2**63)},
         )
 
 

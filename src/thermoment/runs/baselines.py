@@ -44,7 +44,7 @@ def read_linearly(name: str, train: Matrix, test: Matrix, dataset: Dataset, sgd:
     """Classes of the test images by the machine's readouts of features train (S, F) and test (S', F)."""
     features = Standardised.of(train)
     (plain,) = fit_sgd(features, dataset.y_train, [np.arange(train.shape[1])], sgd)
-    found: Baselines = {(name, "sgd"): plain.predict(test)}
+    found: Baselines = {(name, "sgd"): plain.predict(test)} if sgd.epochs else {}
     if converged:
         readout = fit_converged(features, dataset.y_train, sgd.l2, start=plain)
         found[name, "converged"] = readout.predict(test)

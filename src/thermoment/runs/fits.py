@@ -97,7 +97,7 @@ class Fits:
 
     def do_all(self) -> tuple[dict[ModelKey, Readout], Baselines]:
         """Does all fits, and gives the readouts of all models and what those of the raw inputs say."""
-        fitted = self._by_sgd()
+        fitted = self._by_sgd() if self.experiment.readout.epochs else {}
         models = self.models if self.experiment.readout.converged else []
         # Threads, because a GPU takes less time for a fit than the processor takes to compile it.
         with ThreadPoolExecutor(_FITS_AT_ONCE if jax.default_backend() != "cpu" else 1) as pool:

@@ -115,7 +115,7 @@ def _work(points: Mapping[str, Experiment], experiment: Experiment, dataset: Dat
             found.epochs += one.finite_time.epochs * (len(one.reservoirs) if one.finite_time.joint else 1)
         elif task.kind == "readouts":
             n_models = sum(model.fusion == "feature" for model in models_of(one))
-            found.n_readouts += n_models * (2 if one.readout.converged else 1)
+            found.n_readouts += n_models * one.readout.n_fits
     return found
 
 

@@ -289,7 +289,7 @@ def _bytes(every: list[Task], variants: Mapping[str, Experiment], dataset: Datas
             read += an_image * dataset.n_train * sum(sizes[name] for name in reads)
         elif task.kind == "readouts":
             features, options = sum(_features_of_models(experiment).values()), experiment.finite_time
-            written += 8 * features * dataset.n_classes * (2 if experiment.readout.converged else 1)
+            written += 8 * features * dataset.n_classes * experiment.readout.n_fits
             copies = 2 if options is not None and options.beside else 1
             read += an_image * dataset.n_test * sum(sizes.values()) * copies
         elif task.kind != "baseline":
