@@ -45,6 +45,7 @@ def test_an_end_at_a_clip_that_float32_rounds_up_is_a_start() -> None:
     protocol = tm.Protocol(dt=0.5, t_final=50.0, n_replicas=10, clip=0.8)
     with pytest.warns(ClipWarning):
         end = tm.course(WIDE, [tm.Phase(50.0, [[0.0]])], protocol, engine="xla", keep_end=True).end
+    assert end is not None
     assert np.abs(end.x).max() == float(np.float32(0.8)) > 0.8
     with pytest.warns(ClipWarning):
         tm.simulate(WIDE, [[0.0]], protocol, engine="xla", x0=end)

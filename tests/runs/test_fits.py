@@ -160,8 +160,8 @@ def test_tasks_of_a_finite_time_training_leave_nothing_to_do(
 def test_without_sgd_a_model_has_the_fully_fitted_readout_alone(
     small: Experiment, finished: Path, tmp_path: Path
 ) -> None:
-    late = {"fusions": ("logit", "stacked"), "held_out": 40}
-    alone = replace(small, readout=replace(small.readout, epochs=0, **late))
+    readout = replace(small.readout, epochs=0, fusions=("logit", "stacked"), held_out=40)
+    alone = replace(small, readout=readout)
     found = tm.run(alone, tmp_path / "tiny")
     both = load(finished)
     assert isinstance(found, Results)
