@@ -38,9 +38,9 @@ OWN = {
     "time-and-temperature": ["equilibrium=4", "variants.trained.finite_time.epochs=2"],
     "fusion": ["readout.held_out=100"],
     "beside-others": [
-        "variants.paper.baselines.names=['pca-16', 'random-24', 'mlp-8']",
+        "variants.paper.baselines.names=['pca-16', 'random-24']",
         "variants.paper.baselines.epochs=2",
-        "variants.trained.baselines.names=['mlp-8-distorted']",
+        "variants.trained.baselines.names=['mlp-8', 'mlp-8-distorted']",
         "variants.trained.baselines.epochs=2",
         "variants.trained.finite_time.epochs=2",
     ],
