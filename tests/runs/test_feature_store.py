@@ -47,3 +47,28 @@ def test_a_chunk_of_which_a_file_was_lost_or_cut_is_not_there(tmp_path: Path, pl
     if left is not None:  # as after a loss of power
         path.write_bytes(data[:left])
     assert features.missing() == [1]
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 10), slice(7, 23), slice(20, None), slice(5, 5)])
+def test_features_of_some_samples_are_what_zarr_reads(tmp_path: Path, rows: slice) -> None:
+    features = written(tmp_path)
+    expected = np.asarray(zarr.open_group(LocalStore(tmp_path), mode="r")["moments"])[rows].reshape(-1, 8)  # type: ignore[index]
+    assert np.array_equal(features.features(rows), expected)
+    beside = np.full((len(expected), 6), np.float32(9))
+    features.features(rows, into=beside[:, 1:5])
+    assert np.array_equal(beside[:, 1:5], expected[:, :4])
+    assert (beside[:, [0, 5]] == 9).all()
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "another byte"])
+def test_features_that_are_damaged_meanwhile_are_not_read(tmp_path: Path, damage: str) -> None:
+    features = written(tmp_path)
+    path = tmp_path / features.chunk_files(2)[-1]
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    if damage != "gone":
+        data[7] ^= damage == "another byte"
+        path.write_bytes(data[:-8] if damage == "cut" else data)
+    assert len(features.features(slice(0, 20))) == 20
+    with pytest.raises(RuntimeError, match="Features vanished"):
+        features.features()

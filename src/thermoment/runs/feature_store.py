@@ -17,8 +17,12 @@ from zarr.codecs import Crc32cCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from thermoment._support.files import write_whole
+from thermoment._support.threads import in_blocks
 from thermoment.protocol import check_orders
 from thermoment.runs.store import FACTS
+
+_WHOLE = google_crc32c.value(bytes(4))
+"""The checksum of bytes that are followed by theirs, whatever the bytes are."""
 
 
 @dataclass(frozen=True)
@@ -155,14 +159,37 @@ class FeatureStore:
             # Of a chunk that a loss of power cut short the checksums tell, so one wait for the disk is enough.
             write_whole(path, _encoded(array), synced=array is moments)
 
-    def features(self, rows: slice = slice(None)) -> NDArray[np.float32]:
-        """[m_p | m_q | ...] of the given samples: (S, orders * N), and where pairs are read N more."""
-        raw = np.asarray(self._arrays["moments"][rows])
-        if not np.isfinite(raw).all():  # Zarr takes a chunk that is not there for one of NaN
+    def features(self, rows: slice = slice(None), into: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """[m_p | m_q | ...] of the given samples: (S, orders * N), and where pairs are read N more.
+
+        `into`, if given, is filled with as many of the columns as it has.
+        """
+        start, stop, _ = rows.indices(self.n_samples)
+        if into is None:
+            into = np.empty((max(stop - start, 0), self.n_read * self.n_nodes), np.float32)
+
+        def read(number: int) -> None:
+            """Copies what a chunk has of these samples. Zarr would read one chunk at a time, and copy it once more."""
+            own = self.rows(number)
+            first, last = max(start, own.start), min(stop, own.stop)
+            chunk = self._moments(number)[first - own.start : last - own.start]
+            into[first - start : last - start] = chunk.reshape(len(chunk), -1)[:, : into.shape[1]]
+
+        numbers = range(start // self.chunk, -(-stop // self.chunk)) if stop > start else range(0)
+        try:
+            in_blocks(lambda block: read(numbers[block.start]), len(numbers), 1)
+        except (OSError, ValueError):
             raise RuntimeError(
                 f"Features vanished from {self.folder} while they were read. Run the same command again."
-            )
-        return raw.reshape(len(raw), -1)
+            ) from None
+        return into
+
+    def _moments(self, number: int) -> NDArray[np.float32]:
+        """The moments of a chunk (chunk, n_read, N); ValueError where its bytes do not have their checksum."""
+        data = (self.folder / self.chunk_files(number)[-1]).read_bytes()
+        if google_crc32c.value(data) != _WHOLE:
+            raise ValueError(f"chunk {number} is damaged")
+        return np.frombuffer(data, "<f4")[:-1].reshape(self.chunk, self.n_read, self.n_nodes)
 
     def clip_count(self) -> int:
         """Clipped updates over all samples."""
@@ -180,7 +207,7 @@ class FeatureStore:
 
     def _is_whole(self, number: int) -> bool:
         try:
-            moments = self._arrays["moments"][self.rows(number)]
+            moments = self._moments(number)[: self.size(number)]
             facts = [self._arrays["error"][number], self._arrays["clip_count"][number]]
         except (ValueError, RuntimeError, OSError):  # a checksum that does not match, a chunk cut short
             return False

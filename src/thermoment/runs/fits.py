@@ -223,8 +223,12 @@ def fuse(
 
 def joined(stores: Stores, rows: slice) -> NDArray[np.float32]:
     """[phi_K1 | phi_K2 | ...] of some samples, the raw moments of each: (S, F)."""
-    moments = (store.features(rows)[:, : len(store.orders) * store.n_nodes] for store in stores.values())
-    return np.concatenate(list(moments), axis=1)
+    every = list(stores.values())
+    ends = np.cumsum([len(store.orders) * store.n_nodes for store in every])
+    found = np.empty((len(range(*rows.indices(every[0].n_samples))), ends[-1]), np.float32)
+    for store, start, end in zip(every, [0, *ends], ends, strict=False):
+        store.features(rows, into=found[:, start:end])
+    return found
 
 
 def read_features(
