@@ -52,7 +52,7 @@ def test_a_chunk_of_which_a_file_was_lost_or_cut_is_not_there(tmp_path: Path, pl
 @pytest.mark.parametrize("rows", [slice(None), slice(0, 10), slice(7, 23), slice(20, None), slice(5, 5)])
 def test_features_of_some_samples_are_what_zarr_reads(tmp_path: Path, rows: slice) -> None:
     features = written(tmp_path)
-    expected = np.asarray(zarr.open_group(LocalStore(tmp_path), mode="r")["moments"])[rows].reshape(-1, 8)  # type: ignore[index]
+    expected = np.asarray(zarr.open_group(LocalStore(tmp_path), mode="r")["moments"])[rows].reshape(-1, 8)
     assert np.array_equal(features.features(rows), expected)
     beside = np.full((len(expected), 6), np.float32(9))
     features.features(rows, into=beside[:, 1:5])
