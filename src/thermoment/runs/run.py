@@ -27,7 +27,6 @@ from thermoment.runs.claims import take
 from thermoment.runs.context import Context
 from thermoment.runs.executors import Client, Part, do_on_cluster, do_part
 from thermoment.runs.folder import check_new, is_finished, write_timings
-from thermoment.runs.machine import run_machine
 from thermoment.runs.store import Store
 from thermoment.runs.studies import study, with_repeats
 from thermoment.runs.tasks import Job, prepare
@@ -67,6 +66,8 @@ def run(
         given = read_any(experiment) if isinstance(experiment, str | PathLike) else experiment
         if isinstance(given, MachineExperiment):
             given.refuse(store=store, data_dir=data_dir, client=client)
+            from thermoment.runs.machine import run_machine  # with matplotlib, for which other runs do not wait
+
             return run_machine(given, folder, heard)
         context, dataset, chosen, target = _begun(given, folder, store, data_dir, heard, note)
         if client is None:
