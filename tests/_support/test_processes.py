@@ -33,13 +33,17 @@ def test_it_imports_the_module_and_nothing_of_the_program_that_started_it(pair: 
     assert not {"pytest", "numpy", "jax"} & set(found)
 
 
-def test_one_that_failed_has_no_answers_any_more(pair: Processes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_that_failed_has_no_answers_any_more_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    pair = Processes(2, "support.called")
     pair.ask(0, "fail")
     assert pair.answer(0) is None
+    pair._started[0].wait()
     pair.ask(0, "doubled", 1)
     assert pair.answer(0) is None
     pair.ask(1, "doubled", 1)
     assert pair.answer(1) == 2
+    pair.end()
+    assert len(pair) == 0
     assert capfd.readouterr() == ("", "")
 
 
