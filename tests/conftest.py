@@ -1,5 +1,6 @@
 """No test reads or writes the user's files: all tests of a run share a new cache, and no folder is set from outside."""
 
+import math
 import os
 import shutil
 import signal
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from thermoment.runs import drawing
 
 _COMPILED = "JAX_COMPILATION_CACHE_DIR"
 
@@ -29,6 +32,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("THERMOMENT_CACHE", str(cache))
         patch.delenv("THERMOMENT_DATA", raising=False)
         patch.delenv("THERMOMENT_STORE", raising=False)
+        # Tests stand in for figures in this process, and go the same way on every machine.
+        patch.setattr(drawing, "FROM_CORES", math.inf)
         yield cache
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,24 @@ def test_what_stops_a_run_is_said_in_a_sentence(
     monkeypatch.setenv("THERMOMENT_DEBUG", "1")
     shown = "Traceback" in call("run", tiny, "--out", tmp_path / "run").stderr
     assert shown == isinstance(error, Exception)
+
+
+def test_a_gpu_is_not_tried_with_what_it_does_in_minutes(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment, digits = read(tiny), load("digits").first(40, 20)
+    tried: list[str] = []
+    monkeypatch.setattr(plan, "choose", lambda engine: (SimpleNamespace(name=engine), ""))
+
+    def seconds_for(engine: str, *_: Any) -> float:
+        tried.append(engine)
+        return 0.0
+
+    monkeypatch.setattr(plan, "seconds_for", seconds_for)
+    few = plan._work({"": experiment}, experiment, digits).node_steps
+    for worth in (few / 2, few / 200):
+        monkeypatch.setattr(plan, "_WORTH_A_TRIAL", worth)
+        for engine in ("native", "cuda"):
+            plan.warning(replace(experiment, engine=engine), digits)
+    assert tried == ["native", "native", "cuda"]
 
 
 def test_hours_of_sampling_are_said_before_they_begin(

@@ -96,6 +96,8 @@ def test_what_may_be_imported_is_not_refused(tool: ModuleType, tmp_path: Path) -
         (f"thermoment.experiments.experiment thermoment.learning.options {RESULTS}", "jax optax zarr matplotlib"),
         ("thermoment.plot thermoment.machines.neurons thermoment.machines.signals", "jax optax"),
         ("thermoment.cli thermoment._support.host thermoment._support.progress", "jax zarr matplotlib rich"),
+        ("thermoment.runs.figure_process", "jax optax zarr sklearn"),
+        ("thermoment.runs.run thermoment.report.page", "matplotlib"),
     ],
 )
 def test_a_light_module_imports_nothing_heavy(modules: str, without: str) -> None:

@@ -38,7 +38,7 @@ package's `__init__.py`, the public names; the string `__version__` may be impor
 """
 
 LIBRARIES = {
-    "jax": "_engines learning machines runs _support.host",
+    "jax": "_engines learning machines runs _support.compilation _support.host",
     "optax": "learning machines",
     "cupy": "_engines.cuda",
     "matplotlib": "plot report.figures",

@@ -19,6 +19,7 @@ To be quick, forked children share what is imported here and what JAX compiled, 
 import errno
 import fcntl
 import json
+import math
 import os
 import shutil
 import signal
@@ -40,7 +41,7 @@ from thermoment._support import progress
 from thermoment._support.leaving import INTERRUPTED, SENTENCE
 from thermoment.report import page, terminal  # noqa: F401
 from thermoment.report.figures import draw
-from thermoment.runs import run, stages  # noqa: F401
+from thermoment.runs import drawing, example_node, figure_process, run  # noqa: F401
 
 PATHS = {"open", "os.rename", "os.mkdir", "os.link", "os.remove", "os.rmdir", "shutil.rmtree"}
 STICKY = ("ENOSPC", "EDQUOT")
@@ -175,7 +176,8 @@ def removed(folder: Path) -> Iterator[None]:
 
 
 def main(folder: Path, experiment: str, jobs: list[str]) -> None:
-    vars(draw)["draw"], vars(stages)["simulate_node"] = sketch, node_of_zeros
+    vars(draw)["draw"], vars(example_node)["simulate_node"] = sketch, node_of_zeros
+    vars(drawing)["FROM_CORES"] = math.inf
     config: Any = jax.config
     config.update("jax_compilation_cache_dir", str(folder / "compiled"))
     config.update("jax_persistent_cache_min_compile_time_secs", 0)

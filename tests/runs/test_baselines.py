@@ -16,7 +16,7 @@ from thermoment.experiments.settings import BaselineSettings
 from thermoment.learning.options import FiniteTime
 from thermoment.report.figures import draw
 from thermoment.results.results import Results
-from thermoment.runs import stages
+from thermoment.runs import example_node
 from thermoment.runs.baselines import _principal, _random, classify
 from thermoment.runs.check import check
 from thermoment.runs.fits import models_of
@@ -43,7 +43,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
     folder = tmp_path_factory.mktemp("beside")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw", sketch)
-        patch.setattr(stages, "simulate_node", node_of_zeros)
+        patch.setattr(example_node, "simulate_node", node_of_zeros)
         found = tm.run(small(folder), folder / "run")
     assert isinstance(found, Results)
     return folder / "run", found

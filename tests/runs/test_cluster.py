@@ -25,7 +25,7 @@ from thermoment._engines import choice
 from thermoment.cli import main
 from thermoment.experiments.experiment import Experiment
 from thermoment.report.figures import draw
-from thermoment.runs import executors, stages, tasks
+from thermoment.runs import example_node, executors, tasks
 from thermoment.runs.claims import SILENCE
 from thermoment.runs.tasks import Job
 
@@ -40,7 +40,7 @@ PATIENCE = 240
 def _sketches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take longer than all the rest."""
     monkeypatch.setattr(draw, "draw", sketch)
-    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+    monkeypatch.setattr(example_node, "simulate_node", node_of_zeros)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def finished(small: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw", sketch)
-        patch.setattr(stages, "simulate_node", node_of_zeros)
+        patch.setattr(example_node, "simulate_node", node_of_zeros)
         tm.run(small, folder)
     return folder
 

@@ -15,7 +15,7 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.learning.options import FiniteTime
 from thermoment.report.figures import draw
 from thermoment.results.results import Results, load
-from thermoment.runs import fits, reservoirs, stages
+from thermoment.runs import example_node, fits, reservoirs
 from thermoment.runs.context import Context
 from thermoment.runs.tasks import Job, Task, do, prepare, tasks
 
@@ -23,7 +23,7 @@ from thermoment.runs.tasks import Job, Task, do, prepare, tasks
 @pytest.fixture(autouse=True)
 def _sketches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "draw", sketch)
-    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+    monkeypatch.setattr(example_node, "simulate_node", node_of_zeros)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
 def finished(small: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw", sketch)
-        patch.setattr(stages, "simulate_node", node_of_zeros)
+        patch.setattr(example_node, "simulate_node", node_of_zeros)
         folder = tmp_path_factory.mktemp("fits") / "tiny"
         tm.run(small, folder)
         yield folder

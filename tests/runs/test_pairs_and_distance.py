@@ -17,7 +17,7 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.reads import partners
 from thermoment.report.figures import draw
 from thermoment.results.results import Results, StudyResults
-from thermoment.runs import equilibrium, features, stages
+from thermoment.runs import equilibrium, example_node, features
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.folder import verify
 
@@ -25,7 +25,7 @@ from thermoment.runs.folder import verify
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "draw", sketch)
-    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+    monkeypatch.setattr(example_node, "simulate_node", node_of_zeros)
 
 
 def small(folder: Path, text: str = "", **readout: Any) -> Experiment:

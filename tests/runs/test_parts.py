@@ -18,7 +18,7 @@ from support.runs import TINY, experiment
 from support.sketches import node_of_zeros, sketch
 from thermoment.cli import main
 from thermoment.report.figures import draw
-from thermoment.runs import stages
+from thermoment.runs import example_node
 from thermoment.runs.claims import SILENCE
 from thermoment.runs.executors import Part
 from thermoment.runs.folder import verify
@@ -72,7 +72,7 @@ def test_a_store_that_vanishes_is_one_sentence_and_the_same_command_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(draw, "draw", sketch)
-    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+    monkeypatch.setattr(example_node, "simulate_node", node_of_zeros)
     small, store = experiment(REPEATED.replace("repeats = 2", "repeats = 1"), tmp_path), tmp_path / "store"
 
     def vanish(what: str, *_: object) -> None:

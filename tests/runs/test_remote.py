@@ -14,7 +14,7 @@ from support.sketches import node_of_zeros, sketch
 from thermoment.cli import main
 from thermoment.experiments.experiment import Experiment
 from thermoment.report.figures import draw
-from thermoment.runs import stages
+from thermoment.runs import example_node
 from thermoment.runs.claims import SILENCE, take, wait_for
 from thermoment.runs.executors import Part
 from thermoment.runs.remote import Remote
@@ -30,7 +30,7 @@ PLAIN = TINY.replace("epochs = 3\n", "epochs = 3\nconverged = false\n")
 def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Sketches for figures, a cache of this test's own, and an empty memory."""
     monkeypatch.setattr(draw, "draw", sketch)
-    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+    monkeypatch.setattr(example_node, "simulate_node", node_of_zeros)
     monkeypatch.setenv("THERMOMENT_CACHE", str(tmp_path / "cache"))
     memory = fsspec.filesystem("memory")
     memory.store.clear()
@@ -48,7 +48,7 @@ def finished(plain: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw", sketch)
-        patch.setattr(stages, "simulate_node", node_of_zeros)
+        patch.setattr(example_node, "simulate_node", node_of_zeros)
         tm.run(plain, folder)
     return folder
 

@@ -18,7 +18,7 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.report.figures import draw
 from thermoment.results.results import StudyResults, load
 from thermoment.results.study import headlines, rows
-from thermoment.runs import features, plan, stages
+from thermoment.runs import example_node, features, plan
 from thermoment.runs.executors import Part
 from thermoment.runs.folder import verify
 from thermoment.runs.run import run_part
@@ -31,7 +31,7 @@ SCAN = '[scan]\n"readout.epochs" = [2, 3]\n"protocol.t_final" = [0.06, 0.1]\n'
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "draw", sketch)
-    monkeypatch.setattr(stages, "simulate_node", node_of_zeros)
+    monkeypatch.setattr(example_node, "simulate_node", node_of_zeros)
 
 
 def small(folder: Path, text: str = SCAN) -> Experiment:
@@ -62,7 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int],
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw", sketch)
-        patch.setattr(stages, "simulate_node", node_of_zeros)
+        patch.setattr(example_node, "simulate_node", node_of_zeros)
         patch.setattr(features, "simulate_chunk", counted)
         found = tm.run(small(folder), folder / "study")
     assert isinstance(found, StudyResults)

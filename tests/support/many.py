@@ -11,6 +11,7 @@ To be quick, forked children share what is imported here, and figures are sketch
 """
 
 import json
+import math
 import os
 import random
 import signal
@@ -28,7 +29,7 @@ from thermoment import cli  # noqa: F401
 from thermoment._support import progress
 from thermoment.report import page, terminal  # noqa: F401
 from thermoment.report.figures import draw
-from thermoment.runs import claims, features, fits, reservoirs, run, stages  # noqa: F401
+from thermoment.runs import claims, drawing, example_node, features, figure_process, fits, reservoirs, run, stages  # noqa: F401
 from thermoment.runs.feature_store import FeatureStore
 
 
@@ -117,7 +118,8 @@ def ended(child: int) -> int:
 
 
 def main(folder: Path, experiment: str, total: int, killed: int, seed: int) -> None:
-    vars(draw)["draw"], vars(stages)["simulate_node"] = sketch, node_of_zeros
+    vars(draw)["draw"], vars(example_node)["simulate_node"] = sketch, node_of_zeros
+    vars(drawing)["FROM_CORES"] = math.inf
     config: Any = jax.config
     config.update("jax_compilation_cache_dir", str(folder / "compiled"))
     config.update("jax_persistent_cache_min_compile_time_secs", 0)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from thermoment._support.identity import identity
+from thermoment._support.identity import identity, plain
 from thermoment._support.progress import Listener, Note
 from thermoment.data.dataset import Dataset
 from thermoment.runs.store import Stage, Store
@@ -54,7 +54,12 @@ class Context:
         return Stage.of(self.store, kind, _VERSIONS[kind], facts)
 
 
-@cache
 def digest(dataset: Dataset, *names: str) -> str:
     """SHA-256 of some of a data set's arrays."""
-    return identity(*(getattr(dataset, name) for name in names))
+    return identity(*(_digest(dataset, name) for name in names))
+
+
+@cache
+def _digest(dataset: Dataset, name: str) -> Any:
+    """What stands for one of these arrays there: computed once, since images are many bytes."""
+    return plain(getattr(dataset, name))

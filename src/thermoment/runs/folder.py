@@ -10,7 +10,6 @@ from thermoment._support.progress import Note
 from thermoment.experiments.experiment import AnyExperiment, Experiment, read, read_any, to_toml
 from thermoment.experiments.toml import as_table
 from thermoment.report import page as report
-from thermoment.report.figures import draw as figures
 from thermoment.results.analysis import analyse, summarise
 from thermoment.results.codec import plain
 from thermoment.results.machine import MachineResults, holds_machine
@@ -20,8 +19,9 @@ from thermoment.results.study import STUDY_CSV, STUDY_JSON
 from thermoment.results.study import to_csv as study_csv
 from thermoment.results.study import to_json as study_json
 from thermoment.runs.cost import check_cost
+from thermoment.runs.drawing import Drawing
 from thermoment.runs.feature_store import FeatureStore
-from thermoment.runs.pictures import files_of, pictures
+from thermoment.runs.pictures import files_of
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.store import SUMS, damaged, place, read_sums, remove_partial, write_sums
 
@@ -94,8 +94,10 @@ def rewrite_report(folder: Path) -> Path:
     """
     results = load(folder)
     (folder / "figures").mkdir(exist_ok=True)
-    shown = pictures(files_of(folder), results) if isinstance(results, Results) else None
-    drawn = figures.draw(results, folder / "figures", shown)
+    with Drawing() as drawing:
+        if isinstance(results, Results):
+            drawing.begin()
+        drawn = drawing.figures(folder, files_of(folder))
     path: Path = report.write(folder)
     if before := read_sums(folder):  # a list that is not whole is not made to look so
         write_sums(folder, [str(made.relative_to(folder)) for made in (*drawn, path)], before)

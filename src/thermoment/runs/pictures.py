@@ -28,10 +28,15 @@ def pictures(files: Mapping[str, Path], results: Results) -> Pictures:
     )
 
 
-def digests(files: Mapping[str, Path]) -> dict[str, str]:
-    """SHA-256 of every file that `pictures` may read."""
+def needed(files: Mapping[str, Path]) -> dict[str, Path]:
+    """Those of the files that `pictures` may read."""
     wanted = (MISREAD, NODE)
-    return {name: sha256(path) for name, path in files.items() if name in wanted or name.startswith("reservoirs/")}
+    return {name: path for name, path in files.items() if name in wanted or name.startswith("reservoirs/")}
+
+
+def digests(files: Mapping[str, Path]) -> dict[str, str]:
+    """SHA-256 of every one of those."""
+    return {name: sha256(path) for name, path in needed(files).items()}
 
 
 def files_of(folder: Path) -> dict[str, Path]:

@@ -21,6 +21,8 @@ _TRIAL_SECONDS = 1.0
 _MOST_TRIAL_IMAGES = 20_000
 _WORTH_A_TRIAL = 1e11
 """Node-steps below which sampling takes minutes at most, on any engine that "auto" takes."""
+_ON_A_GPU = 100.0
+"""How many times as many `cuda` does in minutes, on the slowest GPU that it runs on: 1e10 a second."""
 _LONG_SECONDS = 3600.0
 """Sampling that takes longer than this is worth a warning."""
 
@@ -127,7 +129,7 @@ def seconds_for(engine: str, experiment: Experiment, dataset: Dataset, n_images:
         found, _ = choose(engine)
         count, seconds = 1, 0.0
         while True:
-            inputs = np.resize(dataset.x_train, (count, dataset.n_inputs))
+            inputs = dataset.x_train[np.arange(count) % dataset.n_train]
             start = time.perf_counter()
             compute(prepare(reservoir, inputs, trial), found)
             if count > 1 or engine == "reference":  # the first call also compiles
@@ -155,7 +157,8 @@ def warning(experiment: Experiment, dataset: Dataset) -> str | None:
     first = next(iter(points.values()))
     work = _work(points, experiment, dataset)
     engine, _ = choose(first.engine)
-    if engine.name == "meanfield" or work.node_steps < _WORTH_A_TRIAL:
+    few = _WORTH_A_TRIAL * (_ON_A_GPU if engine.name == "cuda" else 1.0)
+    if engine.name == "meanfield" or work.node_steps < few:
         return None
     seconds = seconds_for(engine.name, first, dataset, work.equivalent(engine.name, first))
     if isinstance(seconds, str) or seconds < _LONG_SECONDS:

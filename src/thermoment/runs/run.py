@@ -6,13 +6,16 @@ together from the store at the end. Other processes and machines may have filled
 """
 
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from thermoment import data
+from thermoment._support.compilation import keep_compiled
 from thermoment._support.identity import identity
 from thermoment._support.progress import Listener, Note, on_stderr
 from thermoment.data import table
@@ -27,7 +30,6 @@ from thermoment.runs.claims import take
 from thermoment.runs.context import Context
 from thermoment.runs.executors import Client, Part, do_on_cluster, do_part
 from thermoment.runs.folder import check_new, is_finished, write_timings
-from thermoment.runs.machine import run_machine
 from thermoment.runs.store import Store
 from thermoment.runs.studies import study, with_repeats
 from thermoment.runs.tasks import Job, prepare
@@ -67,12 +69,15 @@ def run(
         given = read_any(experiment) if isinstance(experiment, str | PathLike) else experiment
         if isinstance(given, MachineExperiment):
             given.refuse(store=store, data_dir=data_dir, client=client)
+            from thermoment.runs.machine import run_machine  # with matplotlib, for which other runs do not wait
+
             return run_machine(given, folder, heard)
-        context, dataset, chosen, target = _begun(given, folder, store, data_dir, heard, note)
-        if client is None:
-            check(chosen, dataset)
-            if not is_finished(target) and (sentence := plan.warning(chosen, dataset)):
-                note(sentence)
+        with _jax_started() if client is None else nullcontext():
+            context, dataset, chosen, target = _begun(given, folder, store, data_dir, heard, note)
+            if client is None:
+                check(chosen, dataset)
+                if not is_finished(target) and (sentence := plan.warning(chosen, dataset)):
+                    note(sentence)
         with context.store.watched() as look:
             if client is not None:
 
@@ -103,7 +108,8 @@ def run_part(
 
     Of the processes that find nothing left to do one puts the run together and returns its results; others return None.
     """
-    context, dataset, chosen, target = _begun(experiment, folder, store, data_dir, listener, note)
+    with _jax_started():
+        context, dataset, chosen, target = _begun(experiment, folder, store, data_dir, listener, note)
     job = prepare(_job(chosen, dataset, context, data_dir), dataset)
     context = replace(context, engines=job.engines, accelerated=job.accelerated)
     with context.store.watched():
@@ -116,6 +122,15 @@ def run_part(
             return _put_together(chosen, dataset, target, context)
         finally:
             last.release()
+
+
+@contextmanager
+def _jax_started() -> Iterator[None]:
+    """JAX is started meanwhile: on a GPU that takes a second or two. What fails inside does not wait for it."""
+    starting = Thread(target=keep_compiled, name="start of JAX")
+    starting.start()
+    yield
+    starting.join()
 
 
 def _begun(

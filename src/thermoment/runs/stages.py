@@ -1,9 +1,9 @@
 """One pass through the stages of an experiment, in their order: features, readouts, analysis; and its report."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from thermoment import __version__
@@ -13,7 +13,6 @@ from thermoment.experiments.experiment import Experiment
 from thermoment.experiments.toml import as_table
 from thermoment.learning.options import trained_name
 from thermoment.report import page as report
-from thermoment.report.figures import draw as figures
 from thermoment.reservoir import Reservoir
 from thermoment.results.analysis import analyse
 from thermoment.results.codec import typed
@@ -21,12 +20,12 @@ from thermoment.results.node import NODE
 from thermoment.results.pictures import MISREAD
 from thermoment.results.results import RESULTS, Cost, DatasetFacts, Described, Results, StudyResults
 from thermoment.runs.context import Context, Files
-from thermoment.runs.example_node import simulate_node
+from thermoment.runs.drawing import Drawing
 from thermoment.runs.feature_store import FeatureStore
 from thermoment.runs.features import complete, engine_name, features_stage, open_features, remove_unused, share, used
 from thermoment.runs.fits import Fits
 from thermoment.runs.folder import FEATURES
-from thermoment.runs.pictures import digests, pictures
+from thermoment.runs.pictures import digests
 from thermoment.runs.predictions import PREDICTIONS, baselines, load_predictions
 from thermoment.runs.readouts import SUMMARY, fit_and_predict, readouts_stage
 from thermoment.runs.reservoirs import Made
@@ -115,8 +114,11 @@ class Pass:
             if not is_kept(self.readouts):  # else this process was stopped for so long that others did without it
                 raise
 
-    def fit(self) -> None:
-        """Fits the readouts and predicts, after what is missing of the features."""
+    def fit(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Fits the readouts and predicts, after what is missing of the features.
+
+        `begun` is called before the readouts are fitted, where they are not in the store.
+        """
         keeps, options = self.experiment.features.keep, self.experiment.finite_time
         fits = self.fits(whole=True)
         if keeps or not is_kept(self.readouts):
@@ -128,7 +130,12 @@ class Pass:
                 with self.context.timed("readouts"):
                     trained = {name: self.stores[trained_name(name, options)] for name in self.made.trained}
                     inputs = (fits, trained, self.made, self.experiment, self.dataset, self.context)
-                    keep(self.readouts, partial(fit_and_predict, *inputs), self.context.note)
+
+                    def build(folder: Path) -> None:
+                        begun()
+                        fit_and_predict(*inputs, folder)
+
+                    keep(self.readouts, build, self.context.note)
         fits.remove()
 
     def remove_features(self, spared: Collection[str] = ()) -> None:
@@ -141,14 +148,19 @@ class Pass:
 
 
 def one_pass(
-    experiment: Experiment, made: Made, dataset: Dataset, context: Context, spared: Collection[str] = ()
+    experiment: Experiment,
+    made: Made,
+    dataset: Dataset,
+    context: Context,
+    spared: Collection[str] = (),
+    begun: Callable[[], None] = lambda: None,
 ) -> tuple[Results, Files]:
     """The results of an experiment whose reservoirs are made, and the files that belong to them.
 
-    Features of the names `spared` stay in the store even where they are not to be kept.
+    Features of the names `spared` stay in the store even where they are not to be kept; `begun` is that of `Pass.fit`.
     """
     work = Pass.of(experiment, made, dataset, context)
-    work.fit()
+    work.fit(begun)
     work.remove_features(spared)
     readouts = work.readouts
     with context.timed("analysis"):
@@ -170,7 +182,7 @@ def one_pass(
     return results, files
 
 
-def report_files(results: Results | StudyResults, files: Files, context: Context) -> Files:
+def report_files(results: Results | StudyResults, files: Files, context: Context, drawing: Drawing) -> Files:
     """Figures and report.html, and of a run the node that they show. `files` are those of the run."""
     text = results.to_json()
     facts = {"results": json.loads(text), "pictures": digests(files), "thermoment": __version__}
@@ -179,12 +191,13 @@ def report_files(results: Results | StudyResults, files: Files, context: Context
     def build(folder: Path) -> None:
         context.listener("figures and report", 0, 1)
         write_whole(folder / RESULTS, text.encode())
-        shown = None
+        shown = files
         if isinstance(results, Results):
-            simulate_node(results.settings).save(folder / NODE)
-            shown = pictures({**files, NODE: folder / NODE}, results)
+            drawing.begin(results.settings)
+            drawing.node(results.settings).save(folder / NODE)
+            shown = {**files, NODE: folder / NODE}
         (folder / "figures").mkdir()
-        figures.draw(results, folder / "figures", shown)
+        drawing.figures(folder, shown)
         report.write(folder)
         context.listener("figures and report", 1, 1)
 

@@ -9,7 +9,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from typing import Any
 from thermoment._support.files import cache_folder, named, write_whole
 from thermoment._support.identity import identity, plain, sha256
 from thermoment._support.progress import Note
+from thermoment._support.threads import cores
 from thermoment.runs.claims import Board, Folder, claimed, take
 from thermoment.runs.remote import Remote
 
@@ -198,7 +200,8 @@ def write_sums(folder: Path, files: Iterable[str], known: Mapping[str, str] | No
 
     Its first line, which sha256sum passes over, says how many there are: a list cut short is told from a whole one.
     """
-    sums = {**(known or {}), **{name: sha256(folder / name) for name in files}}
+    names = list(files)
+    sums = {**(known or {}), **dict(zip(names, _in_threads(sha256, [folder / name for name in names]), strict=True))}
     lines = [f"# {len(sums)} files", *(f"{sums[name]}  {name}" for name in sorted(sums))]
     write_whole(folder / SUMS, ("\n".join(lines) + "\n").encode())
 
@@ -223,7 +226,8 @@ def damaged(folder: Path) -> list[str]:
     sums = read_sums(folder)
     if not sums:
         return [SUMS]
-    return [name for name, digest in sums.items() if _digest(folder / name) != digest]
+    found = _in_threads(_digest, [folder / name for name in sums])
+    return [name for name, digest in zip(sums, found, strict=True) if digest != sums[name]]
 
 
 def place(source: Path, target: Path) -> None:
@@ -248,6 +252,12 @@ def _partial(path: Path) -> Path:
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _in_threads(digest: Callable[[Path], str], paths: Sequence[Path]) -> list[str]:
+    """`digest` of every file, on all cores: the features of a run are hundreds of megabytes."""
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(digest, paths))
 
 
 def _digest(path: Path) -> str:

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from thermoment.data.dataset import Dataset
 from thermoment.experiments.experiment import Experiment
+from thermoment.experiments.toml import as_table
 from thermoment.results.analysis import summarise, summarise_baselines
 from thermoment.results.results import Results, StudyResults, Variant
-from thermoment.runs.context import Context
+from thermoment.runs.context import Context, Files
+from thermoment.runs.drawing import Drawing
 from thermoment.runs.equilibrium import distances
 from thermoment.runs.folder import assemble, claim
 from thermoment.runs.reservoirs import is_accelerated, make
@@ -44,7 +47,8 @@ def study(experiment: Experiment, dataset: Dataset, folder: Path, context: Conte
         rows = [replace(row, engine=engine) for row, engine in zip(rows, engines, strict=True)]
     described = describe(experiment, dataset, engines[0])
     results = StudyResults(**vars(described), study=tuple(rows))
-    assemble(folder, experiment, results, report_files(results, {}, context))
+    with Drawing() as drawing:
+        assemble(folder, experiment, results, report_files(results, {}, context, drawing))
     return results
 
 
@@ -88,17 +92,24 @@ def repeated(
     with context.timed("reservoirs"):
         made = make(repeats, dataset, context)
     spared = spared or {}
-    results, files = one_pass(repeats[0], made[0], dataset, context, spared.get(0, ()))
-    if experiment.equilibrium:
-        found = distances(repeats[0], made[0].reservoirs, results.engine, dataset, context)
-        results = replace(results, distance=found)
-    all_results = [results]
-    for number in range(1, experiment.repeats):
-        other, other_files = one_pass(repeats[number], made[number], dataset, context, spared.get(number, ()))
-        assemble(folder / f"repeat-{number}", repeats[number], other, other_files)
-        all_results.append(other)
-    if experiment.repeats > 1:
-        results = replace(results, repeats=summarise([found.accuracy for found in all_results]))
-    shown = report_files(results, files, context) if with_report else {}
+    with Drawing() as drawing:
+
+        def one(number: int) -> tuple[Results, Files]:
+            last = with_report and number == experiment.repeats - 1
+            begun = partial(drawing.begin, as_table(repeats[0])) if last else (lambda: None)
+            return one_pass(repeats[number], made[number], dataset, context, spared.get(number, ()), begun)
+
+        results, files = one(0)
+        if experiment.equilibrium:
+            found = distances(repeats[0], made[0].reservoirs, results.engine, dataset, context)
+            results = replace(results, distance=found)
+        all_results = [results]
+        for number in range(1, experiment.repeats):
+            other, other_files = one(number)
+            assemble(folder / f"repeat-{number}", repeats[number], other, other_files)
+            all_results.append(other)
+        if experiment.repeats > 1:
+            results = replace(results, repeats=summarise([found.accuracy for found in all_results]))
+        shown = report_files(results, files, context, drawing) if with_report else {}
     assemble(folder, experiment, results, {**files, **shown})
     return [results, *all_results[1:]]
