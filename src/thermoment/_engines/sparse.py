@@ -40,14 +40,15 @@ def pays(inputs: NDArray[np.float32], n_nodes: int) -> bool:
     """Whether products of inputs (S, D) and a K of n_nodes rows are faster here than those of XLA."""
     if _kernel < 0 or jax.default_backend() != "cpu" or inputs.shape[1] * n_nodes < SMALLEST:
         return False
-    return np.count_nonzero(inputs) < min(LARGEST_SHARE * inputs.size, 2**31)
+    return int(np.count_nonzero(inputs)) < min(LARGEST_SHARE * inputs.size, 2**31)
 
 
 def compressed(inputs: NDArray[np.float32]) -> Sparse:
     """Inputs (S, D) without their zeros."""
-    samples, columns = np.nonzero(inputs)
-    offsets = np.searchsorted(samples, np.arange(len(inputs) + 1)).astype(np.int32)
-    return Sparse(*map(jnp.asarray, (offsets, columns.astype(np.int32), inputs[samples, columns])))
+    there = inputs != 0
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))]).astype(np.int32)
+    columns = np.broadcast_to(np.arange(inputs.shape[1], dtype=np.int32), inputs.shape)[there]
+    return Sparse(*map(jnp.asarray, (offsets, columns, inputs[there])))
 
 
 @jax.custom_vjp
@@ -72,5 +73,5 @@ product.defvjp(_forward, _backward)
 
 
 def _call(name: str, n_rows: int, x: Sparse, rows: jax.Array, matrix: jax.Array) -> jax.Array:
-    result = jax.ShapeDtypeStruct((n_rows, matrix.shape[1]), jnp.float32)
+    result = jax.ShapeDtypeStruct((n_rows, matrix.shape[1]), jnp.float32)  # type: ignore[no-untyped-call]
     return jnp.asarray(jax.ffi.ffi_call(name, result)(*x, rows, matrix, kernel=np.int32(_kernel)))

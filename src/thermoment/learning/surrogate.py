@@ -4,8 +4,8 @@
     loss = mean cross-entropy of a linear head on psi + l2/2 |K|^2
 
 K and the head are trained, W and b stay as drawn, and the head is thrown away. What the paper leaves open is a field of
-`Training`. NumPy draws the batches, so that they are the same on every device. On a processor one reservoir with inputs that
-are mostly zeros is trained by products that skip the zeros.
+`Training`. NumPy draws the batches, so that they are the same on every device. A processor trains one reservoir at a
+time, and where most inputs are zero, as in MNIST, by products that skip them.
 """
 
 import math
@@ -81,7 +81,8 @@ def train_side_by_side(
         raise invalid("reservoirs", "have the same size and dynamics", [r.K.shape for r in reservoirs])
     if first.dynamics.n_nodes is not None:
         raise invalid("dynamics", "be the same for all nodes to train through a surrogate", first.dynamics)
-    sparse = len(reservoirs) == 1 and pays(inputs, first.n_nodes)
+    # Bits of sparse training are the same on any number of cores. XLA's means over a batch are not.
+    sparse = len(reservoirs) == 1 and training.standardise != "batch" and pays(inputs, first.n_nodes)
     x, y = compressed(inputs) if sparse else jnp.asarray(inputs), jnp.asarray(labels, jnp.int32)
     share = None if weights is None else jnp.asarray(check_array("weights", weights, (len(inputs),)), jnp.float32)
     K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]
@@ -188,14 +189,15 @@ def _logits(psi: jax.Array, head: jax.Array) -> jax.Array:
 def _logits_apart(psi: jax.Array, head: jax.Array) -> jax.Array:
     """`_logits` whose derivative by the head is a product of its own, several times as fast on a processor.
 
-    XLA would make that product a part of the head's update, in a loop of its own. The sums are others, so the bits are too.
+    Otherwise XLA makes that product a part of the head's update, in a plain loop. The rounding differs.
     """
     return _logits(psi, head)
 
 
 def _logits_apart_backward(kept: tuple[jax.Array, jax.Array], error: jax.Array) -> tuple[jax.Array, jax.Array]:
     psi, head = kept
-    return _logits(error, head.T), jax.lax.optimization_barrier(_logits(error.T, psi)).T
+    by_head = jax.lax.optimization_barrier(_logits(error.T, psi))  # type: ignore[no-untyped-call]
+    return _logits(error, head.T), by_head.T
 
 
 _logits_apart.defvjp(lambda psi, head: (_logits(psi, head), (psi, head)), _logits_apart_backward)
@@ -242,8 +244,8 @@ def _every_epoch(
     weights: of the samples, (S,), or None
     rows: (n_batches, batch_size) for one reservoir, (R, n_batches, batch_size) for several
 
-    With several, all arrays in `moving` and `fixed` have a first axis of length R too. With sparse inputs, which are for one alone,
-    K is transposed, (D, N).
+    With several, all arrays in `moving` and `fixed` have a first axis of length R too. K is (N, D), or (D, N) where x
+    is sparse; then there is one reservoir.
     """
     one = partial(_one_epoch, program, scalars, x, y, weights)
     return one(moving, fixed, rows) if rows.ndim == 2 else jax.vmap(one)(moving, fixed, rows)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dispatch.hpp"
+#include "pack.hpp"
 
 namespace thermoment {
 
@@ -70,12 +71,13 @@ xla::Error* sparse_transposed_product(xla::Call* call) {
             values[to] = x.values[k];
         }
     // A slice is copied together: rows a power of two apart would share few lines of the cache.
-    std::vector<float> part(n_samples * slice);
+    Buffer aligned = buffer(n_samples * slice * sizeof(float));
+    auto* part = reinterpret_cast<float*>(aligned.data());
     for (std::size_t node = 0; node < x.n_nodes; node += slice) {
         const std::size_t width = std::min(slice, x.n_nodes - node);
         for (std::size_t b = 0; b < n_samples; ++b)
-            std::memcpy(&part[b * slice], x.matrix + b * x.n_nodes + node, width * sizeof(float));
-        x.kernel->sum_rows({x.n_rows, width, begin.data(), end.data(), samples.data(), values.data(), part.data(), slice,
+            std::memcpy(part + b * slice, x.matrix + b * x.n_nodes + node, width * sizeof(float));
+        x.kernel->sum_rows({x.n_rows, width, begin.data(), end.data(), samples.data(), values.data(), part, slice,
                             x.out + node, x.n_nodes});
     }
     return nullptr;
