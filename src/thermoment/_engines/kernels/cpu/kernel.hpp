@@ -58,8 +58,8 @@ struct Block {
     std::size_t n_reads;
 };
 
-// A product of a matrix that is mostly zeros with another one: row r of `out`, n_nodes numbers, is the sum over k from begin[r] to
-// end[r] - 1 of value[k] times row index[k] of `matrix`. Strides are from one row to the next.
+// A product of a matrix that is mostly zeros with another one: row r of `out`, n_nodes numbers, is the sum over k from
+// begin[r] to end[r] - 1 of value[k] times row index[k] of `matrix`. Strides are from one row to the next.
 struct SparseProduct {
     std::size_t n_rows, n_nodes;
     const std::int32_t *begin, *end, *index;

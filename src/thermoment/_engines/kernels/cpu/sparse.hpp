@@ -9,7 +9,7 @@
 
 namespace thermoment {
 
-// From node `first` on, as many blocks of nodes as there are left, each of `width` vectors, or of single numbers where Float is
+// From node `first` on, as many blocks of nodes as there are left, each of `width` vectors, or of one number where Float is
 // float. Returns the first node that is left. Simd is there so that no two kernels share an instance.
 template <class Simd, class Float, std::size_t width>
 std::size_t sum_blocks(const SparseProduct& product, std::size_t first) {
@@ -30,8 +30,8 @@ std::size_t sum_blocks(const SparseProduct& product, std::size_t first) {
     return first;
 }
 
-// The sums of as many nodes as half of the registers hold: there are twice as many of these as lanes in each, or more. Whatever the
-// block, a node's sum is taken in order.
+// A block is the nodes whose sums fit into half of the registers: a processor has at least twice as many of them as each has lanes.
+// Then come smaller blocks. A node's sum is taken in order in any of them.
 template <class Simd>
 void sum_rows(const SparseProduct& product) {
     using Float = typename Simd::Float;

@@ -13,9 +13,10 @@ namespace {
 
 using Indices = std::vector<std::int32_t>;
 
-// Nodes at a time in x^T M: of a batch of 128 samples they take 32 KB, the first cache of a core.
+// Nodes at a time in x^T M: of 128 samples they take 32 KB, as much as the first cache of a core has.
 constexpr std::size_t slice = 64;
 
+// What XLA hands over, as sparse_calls.hpp lists it.
 struct Arguments {
     const std::int32_t* columns;
     const float *values, *matrix;
@@ -70,7 +71,7 @@ xla::Error* sparse_transposed_product(xla::Call* call) {
             samples[to] = static_cast<std::int32_t>(b);
             values[to] = x.values[k];
         }
-    // A slice is copied together: rows a power of two apart would share few lines of the cache.
+    // A slice of M is copied together: rows that are a power of two apart would compete for few lines of the cache.
     Buffer aligned = buffer(n_samples * slice * sizeof(float));
     auto* part = reinterpret_cast<float*>(aligned.data());
     for (std::size_t node = 0; node < x.n_nodes; node += slice) {
