@@ -61,12 +61,12 @@ def product(x: Sparse, rows: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _forward(x: Sparse, rows: jax.Array, matrix: jax.Array) -> Any:
-    return product(x, rows, matrix), (x, rows, len(matrix))
+    return product(x, rows, matrix), (x, rows, matrix)
 
 
 def _backward(kept: Any, slope: jax.Array) -> Any:
-    x, rows, n_inputs = kept
-    return None, None, _call("thermoment_sparse_transposed_product", n_inputs, x, rows, slope)
+    x, rows, matrix = kept
+    return None, None, _call("thermoment_sparse_transposed_product", len(matrix), x, rows, slope)
 
 
 product.defvjp(_forward, _backward)
