@@ -6,6 +6,10 @@ from numpy.typing import NDArray
 rest_period: int
 """Every how many steps a bfloat16 product makes up for the rounding of W."""
 
+sparse_product: object
+sparse_transposed_product: object
+"""Capsules of functions that XLA calls: kernels/cpu/sparse_calls.hpp."""
+
 def kernels() -> list[tuple[str, str, bool, bool]]:
     """(name, description, runs here, has bfloat16) of each kernel that was built, fastest first."""
 

@@ -18,8 +18,8 @@ Files = dict[str, Path]
 
 # Raised when a stage computes something else from the same facts.
 _VERSIONS = {
-    "projection": 1,
-    "static": 1,
+    "projection": 2,
+    "static": 2,
     "finite-time": 2,
     "features": 2,
     "fit": 2,

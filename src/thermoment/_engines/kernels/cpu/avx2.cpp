@@ -1,5 +1,6 @@
 // The kernel of processors with AVX2 and FMA.
 #include "simd_avx2.hpp"
+#include "sparse.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
@@ -11,6 +12,7 @@ extern const Kernel avx2_kernel = {
     2 * Avx2::lanes,
     workspace_bytes<Avx2>,
     run_block<Avx2, Float32>,
+    sum_rows<Avx2>,
 };
 
 }  // namespace thermoment

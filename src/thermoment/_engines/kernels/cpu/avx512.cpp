@@ -1,5 +1,6 @@
 // The kernel of processors with AVX-512.
 #include "simd_avx512.hpp"
+#include "sparse.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
@@ -11,6 +12,7 @@ extern const Kernel avx512_kernel = {
     2 * Avx512::lanes,
     workspace_bytes<Avx512>,
     run_block<Avx512, Float32>,
+    sum_rows<Avx512>,
 };
 
 }  // namespace thermoment

@@ -1,5 +1,6 @@
 // The kernel of processors that also multiply bfloat16: twice the rate in W x.
 #include "simd_avx512.hpp"
+#include "sparse.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
@@ -41,6 +42,7 @@ extern const Kernel avx512bf16_kernel = {
     2 * Avx512Bf16::lanes,
     workspace_bytes<Avx512Bf16>,
     run,
+    sum_rows<Avx512Bf16>,
 };
 
 }  // namespace thermoment

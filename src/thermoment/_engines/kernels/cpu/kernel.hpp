@@ -58,6 +58,17 @@ struct Block {
     std::size_t n_reads;
 };
 
+// A product of a matrix that is mostly zeros with another one: row r of `out`, n_nodes numbers, is the sum over k from
+// begin[r] to end[r] - 1 of value[k] times row index[k] of `matrix`. Strides are from one row to the next.
+struct SparseProduct {
+    std::size_t n_rows, n_nodes;
+    const std::int32_t *begin, *end, *index;
+    const float *value, *matrix;
+    std::size_t matrix_stride;
+    float* out;
+    std::size_t out_stride;
+};
+
 struct Kernel {
     const char* name;
     const char* description;
@@ -69,6 +80,7 @@ struct Kernel {
     // that mean nothing, once *stop is true.
     void (*run)(const Problem&, const Block&, void* workspace, double* sums, std::uint64_t* clipped,
                 const std::atomic<bool>* stop);
+    void (*sum_rows)(const SparseProduct&);
 };
 
 // Nodes come in whole groups of four in memory, as their noise does.

@@ -15,6 +15,7 @@
 
 #include "dispatch.hpp"
 #include "run.hpp"
+#include "sparse_calls.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -102,6 +103,8 @@ std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<
 }  // namespace
 
 NB_MODULE(_native, module) {
+    module.attr("sparse_product") = nb::capsule(reinterpret_cast<void*>(&sparse_product));
+    module.attr("sparse_transposed_product") = nb::capsule(reinterpret_cast<void*>(&sparse_transposed_product));
     module.attr("rest_period") = rest_period;
     module.def("kernels", &list_kernels, "(name, description, runs here, has bfloat16) of each kernel, fastest first.");
     module.def("moments", &moments, nb::kw_only(), "isa"_a, "W"_a, "drive"_a, "n_steps"_a, "read"_a, "first_step"_a,

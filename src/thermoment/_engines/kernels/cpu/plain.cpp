@@ -1,5 +1,6 @@
 // The kernel of every other processor.
 #include "simd_plain.hpp"
+#include "sparse.hpp"
 #include "tile.hpp"
 
 namespace thermoment {
@@ -11,6 +12,7 @@ extern const Kernel plain_kernel = {
     2 * Plain::lanes,
     workspace_bytes<Plain>,
     run_block<Plain, Float32>,
+    sum_rows<Plain>,
 };
 
 }  // namespace thermoment
