@@ -16,13 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from numpy.typing import NDArray
 
 from thermoment._support.checks import check_labels, check_positive, invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import LossReport, shares
+from thermoment.learning.groups import descend_in_groups
 from thermoment.learning.minimum import minimise
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Array, Features, Readout, Scaling
@@ -85,36 +85,24 @@ def fit_sgd(
     settings: `Sgd()` unless given
     report: called after every epoch
 
-    All readouts share one weight array (F, R, C), in which a weight outside a readout's columns stays zero, so that one
-    matrix product serves all of them. Cost: 4 S F C floating-point operations per epoch and readout.
+    On a processor they are two groups, each in a thread of its own. Cost: 4 S C floating-point operations per epoch and
+    column that a readout reads.
     """
     settings = settings or Sgd()
     labels = check_labels("labels", labels, len(features))
     n_classes = int(labels.max()) + 1
     if not isinstance(features, Standardised):
         features = Standardised.of(features)
-    x, scaling = features.x, features.scaling
-    mask = np.zeros((x.shape[1], len(columns), n_classes), np.float32)
+    reads = np.zeros((len(columns), features.x.shape[1]), bool)
     for number, chosen in enumerate(columns):
-        mask[chosen, number] = 1.0
-    y = jnp.asarray(labels, jnp.int32)
-    parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
-    rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
-    rng = np.random.default_rng(settings.seed)
-    pass_over = _epoch if jax.default_backend() == "cpu" else _accelerated_epoch
-    losses = []
-    for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
-        parameters, loss = pass_over(rate, l2, parameters, mask, x, y, rows)
-        losses.append(loss)
-        if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
-            report(epoch, float(losses[epoch - 1]))
-    report(len(losses), float(losses[-1]))
-    found, offset = (np.asarray(part, np.float64) for part in parameters)
-    if not (np.isfinite(found).all() and np.isfinite(offset).all()):
+        reads[number, chosen] = True
+    descend = descend_in_groups if jax.default_backend() == "cpu" else _descend_on_accelerator
+    weights, bias = descend(features.x, labels, reads, settings, report)
+    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
         raise FloatingPointError(f"The readout diverged at learning rate {settings.learning_rate:g}: lower it.")
     return [
-        Readout(found[chosen, number].T.copy(), offset[number].copy(), scaling.of(chosen))
-        for number, chosen in enumerate(columns)
+        Readout(np.take(found, chosen, 1).astype(np.float64), offset.astype(np.float64), features.scaling.of(chosen))
+        for found, offset, chosen in zip(weights, bias, columns, strict=True)
     ]
 
 
@@ -205,35 +193,40 @@ def best_ridge(features: NDArray[Any], targets: Array, weights: Array) -> float:
     return min(reversed(RIDGES), key=error)
 
 
-@partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
-def _epoch(
-    rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
-) -> tuple[Parameters, jax.Array]:
-    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout.
+def _descend_on_accelerator(
+    x: jax.Array, labels: NDArray[np.int64], reads: NDArray[np.bool_], settings: Sgd, report: LossReport
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """`descend_in_groups` on a GPU, where one product serves all readouts.
 
-    mask: (F, R, C), one for the weights that are fitted. The others are zero and stay so.
+    They share one weight array (F, R, C), in which a weight outside a readout's columns stays zero.
     """
-
-    def entropy(parameters: Parameters, rows: jax.Array) -> jax.Array:
-        logits = jnp.tensordot(x[rows], parameters[0], 1, precision="highest") + parameters[1]
-        each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows, None])
-        return jnp.sum(shares(rows) @ each)
-
-    def step(parameters: Parameters, rows: jax.Array) -> tuple[Parameters, jax.Array]:
-        value, (slope, offset) = jax.value_and_grad(entropy)(parameters, rows)
-        weights, bias = parameters
-        return (weights - rate * (mask * (slope + l2 * weights)), bias - rate * offset), value
-
-    return _with_loss(*jax.lax.scan(step, parameters, rows), l2)
+    n_classes = int(labels.max()) + 1
+    mask = np.repeat(reads.T[..., None], n_classes, 2).astype(np.float32)
+    y = jnp.asarray(labels, jnp.int32)
+    parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
+    rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
+    rng = np.random.default_rng(settings.seed)
+    losses = []
+    for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
+        parameters, loss = _accelerated_epoch(rate, l2, parameters, mask, x, y, rows)
+        losses.append(loss)
+        if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
+            report(epoch, float(losses[epoch - 1]))
+    report(len(losses), float(losses[-1]))
+    weights, bias = map(np.asarray, parameters)
+    return weights.transpose(1, 2, 0), bias
 
 
 @partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
 def _accelerated_epoch(
     rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
 ) -> tuple[Parameters, jax.Array]:
-    """`_epoch` for a GPU, which takes as long to start a small kernel as to run it: as few of them as possible.
+    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout.
 
-    The gradient is written by hand, without looking labels up, and all batches are laid side by side beforehand.
+    mask: (F, R, C), one for the weights that are fitted. The others are zero and stay so.
+
+    A GPU takes as long to start a small kernel as to run it, so there are as few of them as possible: the gradient is
+    written by hand, without looking labels up, and all batches are laid side by side beforehand.
     """
     shape = mask.shape
     flat = (shape[0], shape[1] * shape[2])
