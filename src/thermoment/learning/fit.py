@@ -90,7 +90,6 @@ def fit_sgd(
     """
     settings = settings or Sgd()
     labels = check_labels("labels", labels, len(features))
-    n_classes = int(labels.max()) + 1
     if not isinstance(features, Standardised):
         features = Standardised.of(features)
     reads = np.zeros((len(columns), features.x.shape[1]), bool)

@@ -28,7 +28,7 @@ Weights = tuple[list[jax.Array], jax.Array]
 _GROUPS = 2
 """More of them read the same rows of x more often: 3 have a fifth more to do in all."""
 _NARROWEST = 64
-"""Columns of a product that is worth its start. Narrower blocks are joined, and a mask says which readout reads what."""
+"""Columns of a product that is worth its start. Narrower blocks are joined, and a mask says who reads which column."""
 
 
 class Block(NamedTuple):
