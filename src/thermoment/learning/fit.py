@@ -66,7 +66,9 @@ class Standardised:
         return len(self.x)
 
     def some(self, columns: NDArray[np.intp]) -> "Standardised":
-        """The features with the indices `columns`."""
+        """The features with the indices `columns`; no copy if these are all of them."""
+        if np.array_equal(columns, np.arange(self.x.shape[1])):
+            return self
         if jax.default_backend() == "cpu":  # where NumPy takes a quarter of the time of JAX
             return Standardised(jnp.asarray(np.take(np.asarray(self.x), columns, 1)), self.scaling.of(columns))
         return Standardised(self.x[:, columns], self.scaling.of(columns))

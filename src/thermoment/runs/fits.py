@@ -36,8 +36,21 @@ Stores = Mapping[str, FeatureStore]
 """The features of every reservoir, by its name."""
 SGD, BASELINE = "sgd", "baseline"
 """Names of fits. A fit to convergence has the key of its model."""
-_FITS_AT_ONCE = 4
-"""on an accelerator"""
+_FITS_AT_ONCE, _FITS_ON_A_PROCESSOR = 4, 2
+"""To convergence, at the same time. Each has a copy of the features that its model reads."""
+
+
+def fits_at_once() -> int:
+    """Fits to convergence that a run does at the same time."""
+    return _FITS_ON_A_PROCESSOR if jax.default_backend() == "cpu" else _FITS_AT_ONCE
+
+
+def fitting_order(sizes: Sequence[int]) -> list[int]:
+    """Places of fits of so many features in the order in which they begin: the longest first.
+
+    The first of every size come before all others: those have to be compiled, each once.
+    """
+    return sorted(range(len(sizes)), key=lambda number: (sizes[:number].count(sizes[number]) > 0, -sizes[number]))
 
 
 def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
@@ -99,12 +112,11 @@ class Fits:
         """Does all fits, and gives the readouts of all models and what those of the raw inputs say."""
         fitted = self._by_sgd()
         models = self.models if self.experiment.readout.converged else []
-        # Threads, because a GPU takes less time for a fit than the processor takes to compile it.
-        with ThreadPoolExecutor(_FITS_AT_ONCE if jax.default_backend() != "cpu" else 1) as pool:
+        # Threads, because a GPU takes less time for a fit than the processor takes to compile it. On a processor a part
+        # of every fit takes one core alone, however many there are.
+        with ThreadPoolExecutor(fits_at_once()) as pool:
             try:
-                sizes = [len(self._columns(model, list(self.stores))) for model in models]
-                # The first of every size come first: those have to be compiled.
-                order = sorted(range(len(models)), key=lambda number: sizes[:number].count(sizes[number]))
+                order = fitting_order([len(self._columns(model, list(self.stores))) for model in models])
                 stages = {number: pool.submit(self.do, models[number].key) for number in order}
                 raw = load_baselines(self.do(BASELINE).folder)
                 for number, model in enumerate(models):
