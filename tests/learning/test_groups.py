@@ -34,7 +34,8 @@ def test_every_readout_is_in_one_group_and_every_column_that_it_reads_in_one_blo
         for block in blocks_of(own):
             covered[list(block.readers), block.first : block.last] += 1
             assert block.masked == (not own[list(block.readers), block.first : block.last].all())
-        assert (covered[own] == 1).all() and covered.max() == 1
+        assert (covered[own] == 1).all()
+        assert covered.max() == 1
 
 
 def test_the_groups_have_about_the_same_to_do() -> None:

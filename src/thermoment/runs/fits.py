@@ -6,11 +6,11 @@ there. Classifiers without reservoirs are a fit too. What was fitted is in the s
 
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import jax
@@ -81,6 +81,8 @@ class Fits:
     _reading: Lock = field(default_factory=Lock)
     _standardised: list[Standardised] = field(default_factory=list)
     """the features of all reservoirs, once they were read"""
+    _unwanted: Event = field(default_factory=Event)
+    """set when another fit has failed or the run was interrupted"""
 
     @cached_property
     def models(self) -> list[ModelKey]:
@@ -110,20 +112,22 @@ class Fits:
 
     def do_all(self) -> tuple[dict[ModelKey, Readout], Baselines]:
         """Does all fits, and gives the readouts of all models and what those of the raw inputs say."""
-        fitted = self._by_sgd()
         models = self.models if self.experiment.readout.converged else []
-        # Threads, because a GPU takes less time for a fit than the processor takes to compile it. On a processor a part
-        # of every fit takes one core alone, however many there are.
+        order = fitting_order([len(self._columns(model, list(self.stores))) for model in models])
+        # Threads, because a GPU takes less time for a fit than the processor takes to compile it. On a processor a fit
+        # takes one core for most of the time, and what needs no reservoirs is fitted beside the SGD of what does.
         with ThreadPoolExecutor(fits_at_once()) as pool:
             try:
-                order = fitting_order([len(self._columns(model, list(self.stores))) for model in models])
+                early = pool.submit(self.do, BASELINE) if jax.default_backend() == "cpu" else None
+                fitted = self._by_sgd()
                 stages = {number: pool.submit(self.do, models[number].key) for number in order}
-                raw = load_baselines(self.do(BASELINE).folder)
+                raw = load_baselines((early.result() if early else self.do(BASELINE)).folder)
                 for number, model in enumerate(models):
                     self.context.listener("readouts to convergence", number, len(models))
                     found = replace(model, readout="converged")
                     fitted[found] = Readout.load(stages[number].result().folder / readout_file(found))
             except BaseException:
+                self._unwanted.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         if models:
@@ -189,7 +193,13 @@ class Fits:
 
     def _fit_baseline(self, folder: Path) -> None:
         """Keeps the classes of the test samples by classifiers without reservoirs."""
-        said = classify(self.experiment, self.dataset, self.context.listener)
+
+        def listener(what: str, done: int, total: int, detail: str = "", /) -> None:
+            if self._unwanted.is_set():
+                raise CancelledError("Something beside this failed.")
+            self.context.listener(what, done, total, detail)
+
+        said = classify(self.experiment, self.dataset, listener)
         save_predictions(folder, self.dataset.y_test, {}, said)
 
     def _fused(self, fitted: Mapping[ModelKey, Readout]) -> dict[ModelKey, Readout]:
