@@ -365,8 +365,10 @@ def _entropy_in_turn(x: jax.Array, target: jax.Array) -> Entropy:
             return (log_p * target).sum(), jnp.einsum("cb,bf->cf", error, part, precision="highest"), error.sum(1)
 
         def add(number: Any, before: Sums) -> Sums:
-            return jax.tree.map(jnp.add, before, of_block(number * size, size))
+            log_p, slope, offset = map(jnp.add, before, of_block(number * size, size))
+            return log_p, slope, offset
 
-        return jax.lax.fori_loop(0, n_blocks, add, of_block(n_blocks * size, rest))
+        found: Sums = jax.lax.fori_loop(0, n_blocks, add, of_block(n_blocks * size, rest))
+        return found
 
     return sums
