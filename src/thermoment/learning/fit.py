@@ -270,7 +270,7 @@ def _converge(
     The search is in the variables R^T parameters, in which the Hessian of the loss is close to 1. Powers of one x are
     strongly correlated, so descent in the weights themselves takes several times as long.
     """
-    root = _curvature_root(begin.astype(jnp.float32), x, target, l2)
+    root = _curvature_root(begin.astype(jnp.float32), x, target, l2, at_once)
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
     stretch = inverse.T.astype(jnp.float32)
     entropy = _entropy_at_once(x, target) if at_once else _entropy_in_turn(x, target)
@@ -285,7 +285,7 @@ def _converge(
     return parameters, found.gradient @ found.gradient / 2, found.evaluations
 
 
-def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float) -> jax.Array:
+def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool) -> jax.Array:
     """Lower triangular R (F + 1, F + 1), where R R^T is about the Hessian of the loss for every class.
 
     The curvature that a sample adds is p (1 - p) for a class of probability p. It is taken at the start, as the mean
@@ -300,7 +300,9 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
     chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
     square = jnp.matmul((chosen * share[:, None]).T, chosen, precision="highest")
     # A feature that hardly varies over those, such as a pixel at the edge, has its curvature from all samples.
-    diagonal = jnp.append((curvature / target.sum()) @ x**2, 0.0)
+    part = curvature / target.sum()
+    squares = part @ x**2 if at_once else (part[:, None] * x**2).sum(0)  # on a processor x**2 would be a copy of x
+    diagonal = jnp.append(squares, 0.0)
     square += jnp.diag(jnp.maximum(diagonal - jnp.diagonal(square), 0.0))
     penalty = jnp.full(len(square), l2).at[-1].set(0.0)
     root: jax.Array = jnp.linalg.cholesky(square.astype(penalty.dtype) + jnp.diag(penalty))
