@@ -26,7 +26,7 @@ Weights = tuple[list[jax.Array], jax.Array]
 """For every block (readers * C, columns), and the bias (R, C, 1)."""
 
 _GROUPS = 2
-"""More of them read the same rows of x more often: 3 have a fifth more to do in all."""
+"""More of them would copy the batch more often, which is a quarter of the work of a group."""
 _NARROWEST = 64
 """Columns of a product that is worth its start. Narrower blocks are joined, and a mask says who reads which column."""
 
