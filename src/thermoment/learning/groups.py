@@ -105,7 +105,8 @@ def descend_in_groups(
             for block in blocks
         ]
         shapes = [(len(block.readers) * n_classes, block.last - block.first) for block in blocks]
-        moving: Weights = [jnp.zeros(shape) for shape in shapes], jnp.zeros((len(group), n_classes, 1))
+        start = [jnp.zeros(shape, jnp.float32) for shape in shapes]
+        moving: Weights = start, jnp.zeros((len(group), n_classes, 1), jnp.float32)
         rng = np.random.default_rng(settings.seed)
         for number, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng), 1):
             stop()
