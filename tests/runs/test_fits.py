@@ -1,8 +1,11 @@
 """Fits as tasks of their own: the bytes of a run in one piece, nothing left over, nothing done twice."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -177,3 +180,34 @@ def test_without_sgd_a_model_has_the_fully_fitted_readout_alone(
     assert tm.load(tmp_path / "tiny").predict(data.load("digits").x_test[:2]).shape == (2,)
     with pytest.raises(ValueError, match="`epochs` must be positive where no readout is fitted to convergence"):
         replace(small.readout, epochs=0, converged=False)
+
+
+def test_classifiers_without_reservoirs_are_fitted_beside_the_sgd_and_end_with_it(
+    small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt of the one ends the other at its next word to the listener."""
+    begun, ended = Event(), Event()
+
+    def interrupted(*_: object) -> None:
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+
+    def classify(_one: object, _dataset: object, listener: Any) -> None:
+        begun.set()
+        until = time.monotonic() + 30
+        try:
+            while time.monotonic() < until:
+                listener("raw", 0, 1)
+        except CancelledError:
+            ended.set()
+            raise
+
+    monkeypatch.setattr(fits.Fits, "_fit_sgd", interrupted)
+    monkeypatch.setattr(fits, "classify", classify)
+    with pytest.raises(KeyboardInterrupt):
+        tm.run(small, tmp_path / "tiny")
+    assert ended.is_set()
+
+
+def test_long_fits_begin_first_and_one_of_every_size_before_all_others() -> None:
+    assert fits.fitting_order([3, 3, 6, 9, 6, 3]) == [3, 2, 0, 4, 1, 5]

@@ -8,7 +8,7 @@ differ by in accuracy is due to the optimiser, the rest to the features. `fit_ri
 the mean squared error of z in the place of the cross-entropy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from numpy.typing import NDArray
 
 from thermoment._support.checks import check_labels, check_positive, invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import LossReport, shares
+from thermoment.learning.groups import descend_in_groups
 from thermoment.learning.minimum import minimise
 from thermoment.learning.options import Sgd
 from thermoment.learning.readout import Array, Features, Readout, Scaling
@@ -34,7 +34,10 @@ LARGEST_GRADIENT = 2e-5
 Hessian is close to 1, so the loss is then about |g|^2 / 2 above its minimum."""
 _LOWEST_DIFFERENCE = 1e-5
 """A line search in float32 sees no smaller difference of the loss: a fit that stopped this near has converged."""
-_ROWS_IN_BLOCK = 1024  # fits into the caches of a processor
+_ROWS_IN_BLOCK = 1024
+"""Samples of one matrix product on an accelerator."""
+_ROWS_IN_CACHE = 512
+"""Samples of one matrix product on a processor, whose caches they fit into."""
 _MOST_EVALUATIONS = 2000
 _STEPS_TOGETHER = 4
 """Steps of SGD that are compiled as one for an accelerator."""
@@ -63,7 +66,9 @@ class Standardised:
         return len(self.x)
 
     def some(self, columns: NDArray[np.intp]) -> "Standardised":
-        """The features with the indices `columns`."""
+        """The features with the indices `columns`; no copy if these are all of them."""
+        if np.array_equal(columns, np.arange(self.x.shape[1])):
+            return self
         if jax.default_backend() == "cpu":  # where NumPy takes a quarter of the time of JAX
             return Standardised(jnp.asarray(np.take(np.asarray(self.x), columns, 1)), self.scaling.of(columns))
         return Standardised(self.x[:, columns], self.scaling.of(columns))
@@ -85,37 +90,23 @@ def fit_sgd(
     settings: `Sgd()` unless given
     report: called after every epoch
 
-    All readouts share one weight array (F, R, C), in which a weight outside a readout's columns stays zero, so that one
-    matrix product serves all of them. Cost: 4 S F C floating-point operations per epoch and readout.
+    On a processor they are two groups, each in a thread of its own. Cost: 4 S C floating-point operations per epoch and
+    column that a readout reads.
     """
     settings = settings or Sgd()
     labels = check_labels("labels", labels, len(features))
-    n_classes = int(labels.max()) + 1
     if not isinstance(features, Standardised):
         features = Standardised.of(features)
-    x, scaling = features.x, features.scaling
-    mask = np.zeros((x.shape[1], len(columns), n_classes), np.float32)
+    reads = np.zeros((len(columns), features.x.shape[1]), bool)
     for number, chosen in enumerate(columns):
-        mask[chosen, number] = 1.0
-    y = jnp.asarray(labels, jnp.int32)
-    parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
-    rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
-    rng = np.random.default_rng(settings.seed)
-    pass_over = _epoch if jax.default_backend() == "cpu" else _accelerated_epoch
-    losses = []
-    for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
-        parameters, loss = pass_over(rate, l2, parameters, mask, x, y, rows)
-        losses.append(loss)
-        if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
-            report(epoch, float(losses[epoch - 1]))
-    if losses:
-        report(len(losses), float(losses[-1]))
-    found, offset = (np.asarray(part, np.float64) for part in parameters)
-    if not (np.isfinite(found).all() and np.isfinite(offset).all()):
+        reads[number, chosen] = True
+    descend = descend_in_groups if jax.default_backend() == "cpu" else _descend_on_accelerator
+    weights, bias = descend(features.x, labels, reads, settings, report)
+    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
         raise FloatingPointError(f"The readout diverged at learning rate {settings.learning_rate:g}: lower it.")
     return [
-        Readout(found[chosen, number].T.copy(), offset[number].copy(), scaling.of(chosen))
-        for number, chosen in enumerate(columns)
+        Readout(np.take(found, chosen, 1).astype(np.float64), offset.astype(np.float64), features.scaling.of(chosen))
+        for found, offset, chosen in zip(weights, bias, columns, strict=True)
     ]
 
 
@@ -206,35 +197,41 @@ def best_ridge(features: NDArray[Any], targets: Array, weights: Array) -> float:
     return min(reversed(RIDGES), key=error)
 
 
-@partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
-def _epoch(
-    rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
-) -> tuple[Parameters, jax.Array]:
-    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout.
+def _descend_on_accelerator(
+    x: jax.Array, labels: NDArray[np.int64], reads: NDArray[np.bool_], settings: Sgd, report: LossReport
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """`descend_in_groups` on a GPU, where one product serves all readouts.
 
-    mask: (F, R, C), one for the weights that are fitted. The others are zero and stay so.
+    They share one weight array (F, R, C), in which a weight outside a readout's columns stays zero.
     """
-
-    def entropy(parameters: Parameters, rows: jax.Array) -> jax.Array:
-        logits = jnp.tensordot(x[rows], parameters[0], 1, precision="highest") + parameters[1]
-        each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows, None])
-        return jnp.sum(shares(rows) @ each)
-
-    def step(parameters: Parameters, rows: jax.Array) -> tuple[Parameters, jax.Array]:
-        value, (slope, offset) = jax.value_and_grad(entropy)(parameters, rows)
-        weights, bias = parameters
-        return (weights - rate * (mask * (slope + l2 * weights)), bias - rate * offset), value
-
-    return _with_loss(*jax.lax.scan(step, parameters, rows), l2)
+    n_classes = int(labels.max()) + 1
+    mask = np.repeat(reads.T[..., None], n_classes, 2).astype(np.float32)
+    y = jnp.asarray(labels, jnp.int32)
+    parameters = jnp.zeros(mask.shape, jnp.float32), jnp.zeros(mask.shape[1:], jnp.float32)
+    rate, l2 = np.float32(settings.learning_rate), np.float32(settings.l2)
+    rng = np.random.default_rng(settings.seed)
+    losses = []
+    for epoch, rows in enumerate(batches(len(x), settings.batch_size, settings.epochs, rng)):
+        parameters, loss = _accelerated_epoch(rate, l2, parameters, mask, x, y, rows)
+        losses.append(loss)
+        if epoch:  # the loss of the epoch before, so that the device has the next one to do meanwhile
+            report(epoch, float(losses[epoch - 1]))
+    if losses:
+        report(len(losses), float(losses[-1]))
+    weights, bias = map(np.asarray, parameters)
+    return weights.transpose(1, 2, 0), bias
 
 
 @partial(jax.jit, donate_argnums=2, compiler_options=REPRODUCIBLE)
 def _accelerated_epoch(
     rate: Any, l2: Any, parameters: Parameters, mask: jax.Array, x: jax.Array, y: jax.Array, rows: jax.Array
 ) -> tuple[Parameters, jax.Array]:
-    """`_epoch` for a GPU, which takes as long to start a small kernel as to run it: as few of them as possible.
+    """One pass over all batches for all readouts: weights (F, R, C), bias (R, C); with the mean loss of a readout.
 
-    The gradient is written by hand, without looking labels up, and all batches are laid side by side beforehand.
+    mask: (F, R, C), one for the weights that are fitted. The others are zero and stay so.
+
+    A GPU takes as long to start a small kernel as to run it, so there are as few of them as possible: the gradient is
+    written by hand, without looking labels up, and all batches are laid side by side beforehand.
     """
     shape = mask.shape
     flat = (shape[0], shape[1] * shape[2])
@@ -269,19 +266,19 @@ def _converge(
     begin: (F + 1, C), float64, to start from
     x: (S, F), standardised, float32
     target: (S, C), one-hot, times the weight of the sample
-    at_once: whether all blocks of rows are computed at the same time; else one after the other
+    at_once: whether all blocks of rows are computed at the same time, as on an accelerator; else one after the other
 
     The search is in the variables R^T parameters, in which the Hessian of the loss is close to 1. Powers of one x are
     strongly correlated, so descent in the weights themselves takes several times as long.
     """
-    root = _curvature_root(begin.astype(jnp.float32), x, target, l2)
+    root = _curvature_root(begin.astype(jnp.float32), x, target, l2, at_once)
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
     stretch = inverse.T.astype(jnp.float32)
-    x_blocks, target_blocks = map(_in_blocks, (x, target))
+    entropy = _entropy_at_once(x, target) if at_once else _entropy_in_turn(x, target)
 
     def loss(flat: jax.Array) -> tuple[jax.Array, jax.Array]:
         stretched = flat.reshape(begin.shape).astype(jnp.float32)
-        value, gradient = _loss_and_gradient(stretched, stretch, x_blocks, target_blocks, l2, at_once)
+        value, gradient = _loss_and_gradient(stretched, stretch, entropy, target.sum(), l2)
         return value.astype(flat.dtype), gradient.astype(flat.dtype).ravel()
 
     found = minimise(loss, (root.T @ begin).ravel(), LARGEST_GRADIENT, most)
@@ -289,7 +286,7 @@ def _converge(
     return parameters, found.gradient @ found.gradient / 2, found.evaluations
 
 
-def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float) -> jax.Array:
+def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool) -> jax.Array:
     """Lower triangular R (F + 1, F + 1), where R R^T is about the Hessian of the loss for every class.
 
     The curvature that a sample adds is p (1 - p) for a class of probability p. It is taken at the start, as the mean
@@ -304,43 +301,77 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
     chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
     square = jnp.matmul((chosen * share[:, None]).T, chosen, precision="highest")
     # A feature that hardly varies over those, such as a pixel at the edge, has its curvature from all samples.
-    diagonal = jnp.append((curvature / target.sum()) @ x**2, 0.0)
+    part = curvature / target.sum()
+    squares = part @ x**2 if at_once else (part[:, None] * x**2).sum(0)  # on a processor x**2 would be a copy of x
+    diagonal = jnp.append(squares, 0.0)
     square += jnp.diag(jnp.maximum(diagonal - jnp.diagonal(square), 0.0))
     penalty = jnp.full(len(square), l2).at[-1].set(0.0)
     root: jax.Array = jnp.linalg.cholesky(square.astype(penalty.dtype) + jnp.diag(penalty))
     return root
 
 
-def _in_blocks(rows: jax.Array) -> jax.Array:
-    """(S, n) as (blocks, rows, n), filled up with zeros."""
-    missing = -len(rows) % _ROWS_IN_BLOCK
-    return jnp.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1])
-
-
 def _loss_and_gradient(
-    stretched: jax.Array, stretch: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool
+    stretched: jax.Array, stretch: jax.Array, entropy: "Entropy", count: jax.Array, l2: float
 ) -> tuple[jax.Array, jax.Array]:
     """Loss and its gradient in `stretched` (F + 1, C), where stretch @ stretched are the weights and, last, the bias.
 
-    target: (blocks, rows, C), one-hot; a row of zeros is no image. The gradient is written by hand and each block of x
-    is read once for both, which takes a quarter of the time of JAX's derivative.
+    count: of the samples, each as often as it weighs
     """
     parameters = jnp.matmul(stretch, stretched, precision="highest")
     weights, bias = parameters[:-1], parameters[-1]
-
-    def of_block(x: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        log_p = jax.nn.log_softmax(jnp.matmul(x, weights, precision="highest") + bias)
-        error = jnp.exp(log_p) * target.sum(1, keepdims=True) - target
-        return (log_p * target).sum(), jnp.matmul(error.T, x, precision="highest"), error.sum(0)
-
-    if at_once:
-        log_p, slope, offset = (part.sum(0) for part in jax.vmap(of_block)(x, target))
-    else:
-        nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(of_block, x[0], target[0]))
-        (log_p, slope, offset), _ = jax.lax.scan(
-            lambda sums, block: (jax.tree.map(jnp.add, sums, of_block(*block)), None), nothing, (x, target)
-        )
-    count = target.sum()
+    log_p, slope, offset = entropy(weights, bias)
     gradient = jnp.concatenate([slope.T / count + l2 * weights, offset[None] / count])
     loss = l2 / 2 * jnp.sum(weights**2) - log_p / count
     return loss, jnp.matmul(stretch.T, gradient, precision="highest")
+
+
+Sums = tuple[jax.Array, jax.Array, jax.Array]
+"""Over samples: log p of the right class, and minus its derivatives by the weights (C, F) and by the bias (C,)."""
+Entropy = Callable[[jax.Array, jax.Array], Sums]
+"""`Sums` at weights (F, C) and bias (C,). Derivatives are written by hand: JAX's own take four times as long."""
+
+
+def _entropy_at_once(x: jax.Array, target: jax.Array) -> Entropy:
+    """For an accelerator: all blocks of rows at the same time."""
+    missing = -len(x) % _ROWS_IN_BLOCK
+    x_blocks, target_blocks = (
+        jnp.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1]) for rows in (x, target)
+    )
+
+    def sums(weights: jax.Array, bias: jax.Array) -> Sums:
+        def of_block(x: jax.Array, target: jax.Array) -> Sums:
+            log_p = jax.nn.log_softmax(jnp.matmul(x, weights, precision="highest") + bias)
+            error = jnp.exp(log_p) * target.sum(1, keepdims=True) - target
+            return (log_p * target).sum(), jnp.matmul(error.T, x, precision="highest"), error.sum(0)
+
+        log_p, slope, offset = (part.sum(0) for part in jax.vmap(of_block)(x_blocks, target_blocks))
+        return log_p, slope, offset
+
+    return sums
+
+
+def _entropy_in_turn(x: jax.Array, target: jax.Array) -> Entropy:
+    """For a processor: one block of rows after the other, each read once into a cache, classes before samples."""
+    size = min(len(x), _ROWS_IN_CACHE)
+    n_blocks, rest = divmod(len(x), size)
+    classes_first = target.T
+
+    def sums(weights: jax.Array, bias: jax.Array) -> Sums:
+        by_class = weights.T
+
+        def of_block(first: Any, n_rows: int) -> Sums:
+            part = jax.lax.dynamic_slice_in_dim(x, first, n_rows)
+            target = jax.lax.dynamic_slice_in_dim(classes_first, first, n_rows, 1)
+            product = jnp.einsum("cf,bf->cb", by_class, part, precision="highest")
+            log_p = jax.nn.log_softmax(product + bias[:, None], axis=0)
+            error = jnp.exp(log_p) * target.sum(0) - target
+            return (log_p * target).sum(), jnp.einsum("cb,bf->cf", error, part, precision="highest"), error.sum(1)
+
+        def add(number: Any, before: Sums) -> Sums:
+            log_p, slope, offset = map(jnp.add, before, of_block(number * size, size))
+            return log_p, slope, offset
+
+        found: Sums = jax.lax.fori_loop(0, n_blocks, add, of_block(n_blocks * size, rest))
+        return found
+
+    return sums

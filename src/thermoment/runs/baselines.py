@@ -26,7 +26,7 @@ def classify(experiment: Experiment, dataset: Dataset, listener: Listener) -> Ba
     found: Baselines = {}
     if others is None or others.raw:
         raw = RAW_COLUMNS if dataset.columns else RAW_PIXELS
-        found = read_linearly(raw, dataset.x_train, dataset.x_test, dataset, settings.sgd, converged=settings.converged)
+        found = read_linearly(raw, dataset.x_train, dataset.x_test, dataset, settings.sgd, settings.converged, listener)
     for name in others.names if others else ():
         assert others is not None
         kind, size, *rest = name.split("-")
@@ -36,14 +36,20 @@ def classify(experiment: Experiment, dataset: Dataset, listener: Listener) -> Ba
         else:
             title = f"PCA of {size} with squares" if kind == "pca" else f"{size} random features"
             train, test = (_principal if kind == "pca" else _random)(int(size), dataset, others.seed)
-            found |= read_linearly(title, train, test, dataset, settings.sgd, converged=settings.converged)
+            found |= read_linearly(title, train, test, dataset, settings.sgd, settings.converged, listener)
     return found
 
 
-def read_linearly(name: str, train: Matrix, test: Matrix, dataset: Dataset, sgd: Sgd, *, converged: bool) -> Baselines:
+def read_linearly(
+    name: str, train: Matrix, test: Matrix, dataset: Dataset, sgd: Sgd, converged: bool, listener: Listener
+) -> Baselines:
     """Classes of the test images by the machine's readouts of features train (S, F) and test (S', F)."""
     features = Standardised.of(train)
-    (plain,) = fit_sgd(features, dataset.y_train, [np.arange(train.shape[1])], sgd)
+
+    def report(done: int, _: float) -> None:
+        listener(f"{name} by SGD, epochs", done, sgd.epochs)
+
+    (plain,) = fit_sgd(features, dataset.y_train, [np.arange(train.shape[1])], sgd, report=report)
     found: Baselines = {(name, "sgd"): plain.predict(test)} if sgd.epochs else {}
     if converged:
         readout = fit_converged(features, dataset.y_train, sgd.l2, start=plain)

@@ -22,8 +22,8 @@ _VERSIONS = {
     "static": 2,
     "finite-time": 2,
     "features": 2,
-    "fit": 2,
-    "readouts": 6,
+    "fit": 3,
+    "readouts": 7,
     "report": 6,
     "equilibrium": 1,
 }

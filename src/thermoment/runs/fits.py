@@ -6,11 +6,11 @@ there. Classifiers without reservoirs are a fit too. What was fitted is in the s
 
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import jax
@@ -36,8 +36,21 @@ Stores = Mapping[str, FeatureStore]
 """The features of every reservoir, by its name."""
 SGD, BASELINE = "sgd", "baseline"
 """Names of fits. A fit to convergence has the key of its model."""
-_FITS_AT_ONCE = 4
-"""on an accelerator"""
+_FITS_AT_ONCE, _FITS_ON_A_PROCESSOR = 4, 2
+"""To convergence, at the same time. Each has a copy of the features that its model reads."""
+
+
+def fits_at_once() -> int:
+    """Fits to convergence that a run does at the same time."""
+    return _FITS_ON_A_PROCESSOR if jax.default_backend() == "cpu" else _FITS_AT_ONCE
+
+
+def fitting_order(sizes: Sequence[int]) -> list[int]:
+    """Places of fits of so many features in the order in which they begin: the longest first.
+
+    The first of every size come before all others: those have to be compiled, each once.
+    """
+    return sorted(range(len(sizes)), key=lambda number: (sizes[:number].count(sizes[number]) > 0, -sizes[number]))
 
 
 def models_of(experiment: Experiment, readout: Fit = "sgd") -> tuple[ModelKey, ...]:
@@ -68,6 +81,8 @@ class Fits:
     _reading: Lock = field(default_factory=Lock)
     _standardised: list[Standardised] = field(default_factory=list)
     """the features of all reservoirs, once they were read"""
+    _unwanted: Event = field(default_factory=Event)
+    """set when another fit has failed or the run was interrupted"""
 
     @cached_property
     def models(self) -> list[ModelKey]:
@@ -97,21 +112,24 @@ class Fits:
 
     def do_all(self) -> tuple[dict[ModelKey, Readout], Baselines]:
         """Does all fits, and gives the readouts of all models and what those of the raw inputs say."""
-        fitted = self._by_sgd() if self.experiment.readout.epochs else {}
         models = self.models if self.experiment.readout.converged else []
-        # Threads, because a GPU takes less time for a fit than the processor takes to compile it.
-        with ThreadPoolExecutor(_FITS_AT_ONCE if jax.default_backend() != "cpu" else 1) as pool:
+        order = fitting_order([len(self._columns(model, list(self.stores))) for model in models])
+        # Threads, because a GPU takes less time for a fit than the processor takes to compile it. On a processor a fit
+        # takes one core for most of the time, and what needs no reservoirs is fitted beside the SGD of what does.
+        with ThreadPoolExecutor(fits_at_once()) as pool:
             try:
-                sizes = [len(self._columns(model, list(self.stores))) for model in models]
-                # The first of every size come first: those have to be compiled.
-                order = sorted(range(len(models)), key=lambda number: sizes[:number].count(sizes[number]))
+                early = pool.submit(self.do, BASELINE) if jax.default_backend() == "cpu" else None
+                fitted = self._by_sgd()
+                if not self.experiment.readout.epochs:
+                    fitted = {}
                 stages = {number: pool.submit(self.do, models[number].key) for number in order}
-                raw = load_baselines(self.do(BASELINE).folder)
+                raw = load_baselines((early.result() if early else self.do(BASELINE)).folder)
                 for number, model in enumerate(models):
                     self.context.listener("readouts to convergence", number, len(models))
                     found = replace(model, readout="converged")
                     fitted[found] = Readout.load(stages[number].result().folder / readout_file(found))
             except BaseException:
+                self._unwanted.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         if models:
@@ -177,7 +195,13 @@ class Fits:
 
     def _fit_baseline(self, folder: Path) -> None:
         """Keeps the classes of the test samples by classifiers without reservoirs."""
-        said = classify(self.experiment, self.dataset, self.context.listener)
+
+        def listener(what: str, done: int, total: int, detail: str = "", /) -> None:
+            if self._unwanted.is_set():
+                raise CancelledError("Something beside this failed.")
+            self.context.listener(what, done, total, detail)
+
+        said = classify(self.experiment, self.dataset, listener)
         save_predictions(folder, self.dataset.y_test, {}, said)
 
     def _fused(self, fitted: Mapping[ModelKey, Readout]) -> dict[ModelKey, Readout]:
