@@ -380,8 +380,8 @@ Engines `cuda`, `native` and `xla` sample; `meanfield` does not, and adds the fl
 equilibrium is how far the means of the nodes are from their stationary values when they are read, as a share of these
 (rms over nodes and 128 test images): 1 at the start, 0 in equilibrium.
 
-The paper's readout is fitted by SGD. Where machines or what is read of them differ much, SGD gets nearer to its end with
-some than with others. There readouts are fully fitted: the same loss is minimised to its end.
+The paper's readout is fitted by SGD. Where machines or what is read of them differ much, SGD gets nearer to its end
+with some than with others. There readouts are fully fitted: the same loss is minimised to its end.
 """
 _QUICK = """## Do them yourself
 

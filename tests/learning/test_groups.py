@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thermoment.learning import groups as module
-from thermoment.learning.fit import Standardised, fit_sgd
+from thermoment.learning.fit import Standardised, _descend_on_accelerator, fit_sgd
 from thermoment.learning.groups import Block, blocks_of, descend_in_groups, grouped
 from thermoment.learning.options import Sgd
 
@@ -95,3 +95,15 @@ def test_an_error_of_the_listener_ends_the_fit_and_is_told() -> None:
     with pytest.raises(KeyboardInterrupt, match="after epoch 1"):
         fitted(reading(PAPER), report=report)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_the_program_for_a_gpu_gives_the_same_readouts(epochs: int) -> None:
+    settings, reads, heard = Sgd(epochs=epochs, l2=0.05), reading(PAPER), []
+    x = Standardised.of(X).x
+    found = _descend_on_accelerator(x, LABELS, reads, settings, lambda done, _: heard.append(done))
+    here = descend_in_groups(x, LABELS, reads, settings, lambda *_: None)
+    for part, other in zip(found, here, strict=True):
+        np.testing.assert_allclose(part, other, atol=2e-6)  # two epochs of six steps in float32, weights below 0.2
+        assert part.any() == bool(epochs)
+    assert heard == list(range(1, epochs + 1))
