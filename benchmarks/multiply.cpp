@@ -26,10 +26,12 @@ constexpr int independent_sums = 12;
 
 // Returns how many multiplications of single numbers were done in `rounds` rounds.
 extern "C" std::uint64_t multiply_only(std::uint64_t rounds) {
-    // The compiler must not know the numbers, and must believe that the sums are read: so nothing can be left out.
+    // The compiler must know neither the numbers nor that the sums are equal, and must believe that they are read: so
+    // nothing can be left out.
     Factor w{}, x{};
     Sum sums[independent_sums] = {};
     asm volatile("" : "+v"(w), "+v"(x));
+    for (Sum& sum : sums) asm volatile("" : "+v"(sum));
     for (std::uint64_t round = 0; round < rounds; ++round)
         for (Sum& sum : sums) sum = add(sum, w, x);
     for (Sum& sum : sums) asm volatile("" ::"v"(sum));
