@@ -66,10 +66,7 @@ def scaling(files: list[Path]) -> None:
 
 
 def nodes(files: list[Path]) -> None:
-    """Node-steps per second over the number of nodes, a panel for each device: engines, peers and the product alone.
-
-    Where no file is of a CPU, `native` is drawn from its scan over nodes, and its peers at the paper's size.
-    """
+    """Node-steps per second over the number of nodes, a panel for each device: engines, peers and the product alone."""
     strokes = {
         "cuda": ("o-", OURS),
         "native": ("o-", OURS),
@@ -84,7 +81,7 @@ def nodes(files: list[Path]) -> None:
     for panel, device in zip(panels, ("gpu", "cpu"), strict=True):
         sizes = [size for result in results if result["device"] == device for size in result["sizes"]]
         for name, (stroke, colour) in strokes.items():
-            found = [size for size in sizes or cpu_sizes() if name in size["node_steps_per_second"]]
+            found = [size for size in sizes if name in size["node_steps_per_second"]]
             own = sorted({size["nodes"]: size["node_steps_per_second"][name] for size in found}.items())
             if own:
                 text = f"thermoment: {name}" if name in ENGINES else name
@@ -94,29 +91,12 @@ def nodes(files: list[Path]) -> None:
         panel.set_yscale("log")
         panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_xlabel("nodes")
-        panel.set_title(where((sizes or cpu_sizes())[-1]["machine"]), loc="left", fontsize=9, fontweight="bold")
+        panel.set_title(where(sizes[-1]["machine"]), loc="left", fontsize=9, fontweight="bold")
         panel.legend(frameon=False, fontsize=7, loc="lower left" if device == "gpu" else "upper right")
     panels[0].set_ylim(1e10, 1e12)
-    panels[1].set_ylim(5e7, 5e9)
+    panels[1].set_ylim(1e7, 5e9)
     panels[0].set_ylabel("node-steps per second")
     save(figure, "nodes")
-
-
-def cpu_sizes() -> list[dict[str, Any]]:
-    """The scan of `native` over nodes from 64 on, and all contestants at the paper's size, as nodes.py has them."""
-    scan, all_of_them = (
-        json.loads((RESULTS / f"{name}.json").read_text()) for name in ("scaling-native", "peers-zen4")
-    )
-    sizes = []
-    for point in scan["scans"]["nodes"]:
-        work = point["samples"] * point["replicas"] * point["nodes"] * point["steps"]
-        rates = {"native": work / point["seconds"]}
-        if point["nodes"] == all_of_them["size"]["N"]:
-            found = all_of_them["contestants"]
-            rates |= {name: row["node_steps_per_second"] for name, row in found.items() if name != "native"}
-        if point["nodes"] >= 64:
-            sizes.append({"nodes": point["nodes"], "node_steps_per_second": rates, "machine": scan["machine"]})
-    return sizes
 
 
 def label(result: dict[str, Any]) -> str:
