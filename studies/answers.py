@@ -387,7 +387,7 @@ _QUICK = """## Do them yourself
 
 ```sh
 python studies/run_all.py --data-dir DIR --engine cuda --processes 4             # all of them, on one GPU
-python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3          # not sampled: two cores, 6 hours by estimate
+python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3    # not sampled: two cores, 6 hours by estimate
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
