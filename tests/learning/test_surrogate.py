@@ -154,6 +154,22 @@ def test_side_by_side_is_one_after_the_other() -> None:
         train_side_by_side([small(), tm.Reservoir.draw(4, 6, seed=1)], X, Y, stages, seeds=[1, 2])
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_program_for_an_accelerator_does_the_same(monkeypatch: pytest.MonkeyPatch, weighted: bool) -> None:
+    stages = (Stage("mean", 2, 0.1), Stage("polynomial", 3, 0.1))
+    weights = np.random.default_rng(1).random(len(X)) if weighted else None
+    found, compiled = [], []
+    for backend in ("cpu", "gpu"):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        training = Training(batch_size=7, standardise="once")
+        found.append(train_side_by_side([small(), small(4)], X, Y, stages, training, seeds=[7, 8], weights=weights))
+        compiled.append(programs())
+    assert compiled[1] == compiled[0] + len(stages)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one.reservoir.K, other.reservoir.K, atol=1e-6)
+        np.testing.assert_allclose(one.losses, other.losses, rtol=1e-5)
+
+
 def test_without_stages_the_projection_stays_as_drawn() -> None:
     np.testing.assert_array_equal(train(small(), X, Y, (), seed=1).reservoir.K, small().K)
 

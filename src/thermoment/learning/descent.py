@@ -13,26 +13,29 @@ LossReport = Callable[[int, float], None]
 
 
 def descend(
-    loss: Callable[[Any, jax.Array], jax.Array],
+    loss: Callable[[Any, Any], jax.Array],
     optimiser: optax.GradientTransformation,
     moving: tuple[Any, Any],
-    rows: jax.Array,
+    batches: Any,
+    unroll: int = 1,
 ) -> tuple[tuple[Any, Any], jax.Array]:
-    """One step for every batch of `rows` (n_batches, batch_size), which `batches` gives.
+    """One step for every batch.
 
-    loss: of parameters and the rows of a batch
+    loss: of parameters and a batch
     moving: the parameters and the optimiser's state
+    batches: an array or several, with batches along their first axis; a batch is what they have at one place of it
+    unroll: how many steps are compiled as one, which saves a GPU time between them
 
     Gives both after the last batch, and the mean loss.
     """
 
-    def step(moving: tuple[Any, Any], rows: jax.Array) -> Any:
+    def step(moving: tuple[Any, Any], batch: Any) -> Any:
         parameters, state = moving
-        value, gradient = jax.value_and_grad(loss)(parameters, rows)
+        value, gradient = jax.value_and_grad(loss)(parameters, batch)
         updates, state = optimiser.update(gradient, state, parameters)
         return (optax.apply_updates(parameters, updates), state), value
 
-    moving, losses = jax.lax.scan(step, moving, rows)
+    moving, losses = jax.lax.scan(step, moving, batches, unroll=unroll)
     return moving, losses.mean()
 
 

@@ -35,6 +35,8 @@ HEAD_DEVIATION = 0.01
 """Standard deviation of a head that starts "normal"; a "uniform" one lies within +- 1/sqrt(number of features)."""
 _POWERS = {"mean": (1,), "polynomial": (1, 2, 4)}
 _ROWS_AT_ONCE = 4096
+_STEPS_AT_ONCE = 4
+"""that an accelerator is given as one"""
 _SMALLEST_VARIANCE = 1e-12
 
 
@@ -83,14 +85,17 @@ def train_side_by_side(
         raise invalid("dynamics", "be the same for all nodes to train through a surrogate", first.dynamics)
     # Bits of sparse training are the same on any number of cores. XLA's means over a batch are not.
     sparse = len(reservoirs) == 1 and training.standardise != "batch" and pays(inputs, first.n_nodes)
+    accelerated = jax.default_backend() != "cpu"
     x, y = compressed(inputs) if sparse else jnp.asarray(inputs), jnp.asarray(labels, jnp.int32)
+    if accelerated:
+        y = jax.nn.one_hot(y, n_classes)
     share = None if weights is None else jnp.asarray(check_array("weights", weights, (len(inputs),)), jnp.float32)
     K = [jnp.asarray(reservoir.K, jnp.float32) for reservoir in reservoirs]
     b = [jnp.asarray(reservoir.b, jnp.float32) for reservoir in reservoirs]
     losses: list[list[float]] = []
     epoch = _epoch_on_one_core if one_core or sparse else _epoch
     for number, stage in enumerate(stages):
-        program = _Program(stage.surrogate, training.optimiser, training.standardise, first.dynamics)
+        program = _Program(stage.surrogate, training.optimiser, training.standardise, first.dynamics, accelerated)
         scalars = np.float32(stage.learning_rate), np.float32(training.l2)
         rngs = [np.random.default_rng([check_integer("seed", seed, 0, 2**63), number]) for seed in seeds]
         n_features = len(_POWERS[stage.surrogate]) * first.n_nodes
@@ -135,6 +140,8 @@ class _Program(NamedTuple):
     optimiser: SurrogateOptimiser
     standardise: Standardise
     dynamics: Dynamics
+    accelerated: bool
+    """whether all batches of an epoch are laid side by side beforehand, which saves a GPU a third of the time"""
 
 
 def _head(start: HeadStart, n_features: int, n_classes: int, rng: np.random.Generator) -> dict[str, jax.Array]:
@@ -241,6 +248,7 @@ def _every_epoch(
     scalars: learning rate and l2
     moving: parameters and the optimiser's state
     fixed: b (N,), and mean and inverse deviation of psi
+    y: class numbers (S,); on an accelerator (S, C), one in the place of the class
     weights: of the samples, (S,), or None
     rows: (n_batches, batch_size) for one reservoir, (R, n_batches, batch_size) for several
 
@@ -269,17 +277,31 @@ def _one_epoch(
     rate, l2 = scalars
     b, (mean, inverse) = fixed
 
-    def loss(parameters: Any, rows: jax.Array) -> jax.Array:
+    def batch(rows: jax.Array) -> tuple[jax.Array, ...]:
+        return (rows, y[rows]) if isinstance(x, Sparse) else (rows, y[rows], x[rows])
+
+    def loss(parameters: Any, batch: tuple[jax.Array, ...]) -> jax.Array:
+        rows, answers, *inputs = batch
         share = shares(rows, weights)
         K, head = parameters["K"], parameters["head"]
-        psi = _surrogate(program, product(x, rows, K) + b if isinstance(x, Sparse) else _drive(K, b, x[rows]))
+        psi = _surrogate(program, product(x, rows, K) + b if isinstance(x, Sparse) else _drive(K, b, *inputs))
         if program.standardise == "batch":
             centred = psi - share @ psi
             psi = centred * jax.lax.rsqrt(share @ centred**2 + _SMALLEST_VARIANCE)
         else:
             psi = (psi - mean) * inverse
         logits = (_logits_apart if isinstance(x, Sparse) else _logits)(psi, head) + parameters["bias"]
-        entropy = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y[rows])
+        entropy = _entropy(logits, answers)
         return jnp.asarray(share @ entropy + l2 / 2 * jnp.sum(K**2))
 
-    return descend(loss, _optimiser(program, rate), moving, rows)
+    optimiser = _optimiser(program, rate)
+    if program.accelerated:
+        return descend(loss, optimiser, moving, batch(rows), unroll=_STEPS_AT_ONCE)
+    return descend(lambda parameters, rows: loss(parameters, batch(rows)), optimiser, moving, rows)
+
+
+def _entropy(logits: jax.Array, answers: jax.Array) -> jax.Array:
+    """Cross-entropy (B,) of logits (B, C); answers are class numbers (B,), or one in the place of the class (B, C)."""
+    of = optax.losses
+    entropy = of.softmax_cross_entropy if answers.ndim == 2 else of.softmax_cross_entropy_with_integer_labels
+    return jnp.asarray(entropy(logits, answers))

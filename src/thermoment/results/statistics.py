@@ -6,8 +6,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # whose parts load when they are first used
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
 from thermoment._support.checks import check_array, check_integer, invalid
 
@@ -140,7 +140,7 @@ def spread(values: Sequence[float]) -> Spread:
     if n == 1:
         return Spread(mean, None, None, None)
     sd = float(x.std(ddof=1))
-    t = float(stdtrit(n - 1, 1 - _TAIL))
+    t = float(scipy.special.stdtrit(n - 1, 1 - _TAIL))
     of_mean, of_next = t * sd / math.sqrt(n), t * sd * math.sqrt(1 + 1 / n)
     return Spread(mean, sd, Interval(mean - of_mean, mean + of_mean), Interval(mean - of_next, mean + of_next))
 
@@ -167,7 +167,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
     if found.sd == 0:
         return Paired(found.mean, n, found.ci95, 1.0 if found.mean == 0 else 0.0)
     t = abs(found.mean) / (found.sd / math.sqrt(n))
-    return Paired(found.mean, n, found.ci95, float(2 * stdtr(n - 1, -t)))
+    return Paired(found.mean, n, found.ci95, float(2 * scipy.special.stdtr(n - 1, -t)))
 
 
 def holm(p: Sequence[float]) -> list[float]:

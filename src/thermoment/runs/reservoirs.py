@@ -101,8 +101,8 @@ def make_static(repeats: Sequence[Experiment], dataset: Dataset, context: Contex
     trainings = [(number, tuple(group)) for number in range(len(plans)) for group in groups]
     longest_first = sorted(trainings, key=lambda one: -sum(stage.epochs for stage in plans[one[0]].stages))
 
-    # A GPU does trainings in turn, however many ask it. A processor with a core or so for each does them side by side.
-    at_once = 1 if is_accelerated(context.accelerated) else min(cores(), len(trainings))
+    # A GPU does epochs in turn, but while one training is at it, others can be compiled and draw their batches.
+    at_once = min(cores(), len(trainings))
     one_core = at_once > 1 and cores() < 2 * at_once
 
     def train(which: tuple[int, tuple[int, ...]], stop: Callable[[], None]) -> Stage:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # whose parts load when they are first used
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import CubicSpline, make_interp_spline
 
 Array = NDArray[np.float64]
 
@@ -116,8 +116,8 @@ def compress(h: Array, scale: float, groups: list[list[Column]], dtype: str) -> 
 def spline(h: Array, scale: float, values: Array, dtype: str) -> Shapes:
     """Cubic splines through the columns of values (H, B), at drives h (H,) that increase, from 0 or from below 0."""
     u = np.arcsinh(h / scale)
-    through = make_interp_spline(u, values, k=7)
+    through = scipy.interpolate.make_interp_spline(u, values, k=7)
     points = np.arange(math.floor(u[0] * PER_UNIT), math.ceil(u[-1] * PER_UNIT) + 1)
-    pieces = np.moveaxis(CubicSpline(points, through(points / PER_UNIT)).c, 0, 1).astype(dtype)
+    pieces = np.moveaxis(scipy.interpolate.CubicSpline(points, through(points / PER_UNIT)).c, 0, 1).astype(dtype)
     below = jnp.asarray(np.dtype(dtype).type(-points[0])) if points[0] < 0 else None
     return Shapes(jnp.asarray(np.dtype(dtype).type(scale)), jnp.asarray(pieces), below)

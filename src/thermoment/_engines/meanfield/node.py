@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # whose parts load when they are first used
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgttrf, dgttrs
 
 from thermoment._engines.meanfield.grids import (
     Grid,
@@ -121,9 +121,9 @@ class _Walk:
         if len(right) == 0:
             return right
         if step not in self.factors:
-            self.factors[step] = dgttrf(-step * self.up, 1 + step * self.out, -step * self.down)[:5]
+            self.factors[step] = scipy.linalg.lapack.dgttrf(-step * self.up, 1 + step * self.out, -step * self.down)[:5]
         trans = "T" if backward else "N"
-        return np.asarray(dgttrs(*self.factors[step], right.T, trans=trans, overwrite_b=True)[0]).T
+        return np.asarray(scipy.linalg.lapack.dgttrs(*self.factors[step], right.T, trans=trans, overwrite_b=True)[0]).T
 
     def gradient(self, P: Array) -> Array:
         """L' P = -mu dP/dx of every row: the derivative of the walk's rates by h."""

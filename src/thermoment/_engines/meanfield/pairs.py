@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
+import scipy  # whose parts load when they are first used
 from numpy.typing import NDArray
-from scipy.interpolate import RectBivariateSpline
 
 from thermoment._engines.meanfield.grids import NodeGrids, halved, inner_products
 from thermoment._engines.meanfield.node import Ending, ending, richardson
@@ -42,7 +42,9 @@ def covariances(
 
 
 @cache
-def _passed_on(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float) -> tuple[float, RectBivariateSpline]:
+def _passed_on(
+    dynamics: Dynamics, t_final: float, h_max: float, t_rest: float
+) -> "tuple[float, scipy.interpolate.RectBivariateSpline]":
     """G as a function of asinh(h / scale) and asinh(h' / scale), and the scale. Takes about a second."""
     scale, h = drives_of(dynamics, t_final, h_max)
     grids = NodeGrids.of(dynamics, h, t_final, t_rest)
@@ -59,4 +61,4 @@ def _passed_on(dynamics: Dynamics, t_final: float, h_max: float, t_rest: float) 
 
     coarse, fine = on(1, grids.t, grids.n_substeps), on(2, halved(grids.t), np.repeat(grids.n_substeps, 2, axis=0))
     u = np.arcsinh(h / scale)
-    return scale, RectBivariateSpline(u, u, richardson(coarse, fine))
+    return scale, scipy.interpolate.RectBivariateSpline(u, u, richardson(coarse, fine))

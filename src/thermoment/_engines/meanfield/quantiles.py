@@ -5,9 +5,8 @@ drawn from a standard normal is a draw of the node. All functions here are tabul
 """
 
 import numpy as np
+import scipy  # whose parts load when they are first used
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
-from scipy.special import ndtri
 
 from thermoment._engines.meanfield.grids import Grid
 
@@ -30,14 +29,14 @@ def quantile_function(cells: Grid, P: Array) -> Array:
     P = np.maximum(P - noise * (noise > P), 0.0)
     below, above = np.cumsum(P)[:-1], np.cumsum(P[::-1])[::-1][1:]
     face = (cells.x[1:] + cells.x[:-1]) / 2
-    z = np.where(below < 0.5, ndtri(np.minimum(below, 0.5)), -ndtri(np.minimum(above, 0.5)))
+    z = np.where(below < 0.5, scipy.special.ndtri(np.minimum(below, 0.5)), -scipy.special.ndtri(np.minimum(above, 0.5)))
     # The outermost sums lack what was cut off. In an empty gap between two wells rounding may leave equal neighbours.
     inside = np.flatnonzero((below > 30 * noise) & (above > 30 * noise) & (np.abs(z) < 1.2 * NORMALS[-1]))
     inside = inside[np.diff(np.maximum.accumulate(z[inside]), prepend=-np.inf) > 0]
     if len(inside) < 4:
         return np.array(NORMALS)  # the cells are too coarse; `shapes` sees it by the skewness
     z, face = z[inside], face[inside]
-    x = PchipInterpolator(z, face)(np.clip(NORMALS, z[0], z[-1]))
+    x = scipy.interpolate.PchipInterpolator(z, face)(np.clip(NORMALS, z[0], z[-1]))
     ends = (face[1] - face[0]) / (z[1] - z[0]), (face[-1] - face[-2]) / (z[-1] - z[-2])
     return np.asarray(x + ends[0] * np.minimum(NORMALS - z[0], 0) + ends[1] * np.maximum(NORMALS - z[-1], 0))
 
