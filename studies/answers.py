@@ -169,15 +169,22 @@ def moments(study: Study) -> Answer:
 
 def fusion(study: Study) -> Answer:
     """Whether joined features beat any late fusion."""
+    rows = list(study.fits("training.optimiser"))
+    several = len({row["readout"] for row in rows}) > 1
+
+    def joined(row: Any) -> str:
+        how = {"sgd": "SGD", "adam": "Adam"}.get(row["optimiser"], row["optimiser"])
+        return f"joined features, K trained by {how}" + (f", readout {row['readout']}" if several else "")
+
     found = judge(
         [
             Pair(
-                f"joined features ({row['optimiser']}, {row['readout']})",
+                joined(row),
                 f"{late} readouts",
                 study.values(row["variant"], readout=row["readout"]),
                 study.values(row["variant"], readout=row["readout"], fusion=key),
             )
-            for row in study.fits("training.optimiser")
+            for row in rows
             for key, late in (
                 ("logit", "averaged"),
                 ("weighted", "weighted"),
@@ -186,9 +193,11 @@ def fusion(study: Study) -> Answer:
             )
         ]
     )
-    parts = [f"of {one.b}: {gain(one)}" for one in found if one.a == found[0].a]
-    sentence = f"With the paper's training, joined features in place {'; '.join(parts)} ({found[0].n} seeds)."
-    return Answer(sentence, [Family(DIFFERENCES, found)])
+    sentences = []
+    for name in dict.fromkeys(one.a for one in found):
+        parts = [f"of {one.b}: {gain(one)}" for one in found if one.a == name]
+        sentences.append(f"{name[0].upper()}{name[1:]}, in place {'; '.join(parts)} ({found[0].n} seeds).")
+    return Answer(" ".join(sentences), [Family(DIFFERENCES, found)])
 
 
 def beside_others(study: Study) -> Answer:
