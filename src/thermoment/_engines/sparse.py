@@ -12,14 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-try:
-    from thermoment._engines._native import kernels, sparse_product, sparse_transposed_product
-
-    jax.ffi.register_ffi_target("thermoment_sparse_product", sparse_product, platform="cpu")
-    jax.ffi.register_ffi_target("thermoment_sparse_transposed_product", sparse_transposed_product, platform="cpu")
-    _kernel = next(number for number, (_, _, runs_here, _) in enumerate(kernels()) if runs_here)
-except (ImportError, RuntimeError):  # it was not built, or this version of XLA calls functions in another way
-    _kernel = -1
+from thermoment._engines.xla_calls import KERNEL, can_call
 
 SMALLEST = 2**16
 """Elements of K from which on these products may pay."""
@@ -38,7 +31,7 @@ class Sparse(NamedTuple):
 
 def pays(inputs: NDArray[np.float32], n_nodes: int) -> bool:
     """Whether products of inputs (S, D) and a K of n_nodes rows are faster here than those of XLA."""
-    if _kernel < 0 or jax.default_backend() != "cpu" or inputs.shape[1] * n_nodes < SMALLEST:
+    if not can_call() or inputs.shape[1] * n_nodes < SMALLEST:
         return False
     return int(np.count_nonzero(inputs)) < min(LARGEST_SHARE * inputs.size, 2**31)
 
@@ -74,4 +67,4 @@ product.defvjp(_forward, _backward)
 
 def _call(name: str, n_rows: int, x: Sparse, rows: jax.Array, matrix: jax.Array) -> jax.Array:
     result = jax.ShapeDtypeStruct((n_rows, matrix.shape[1]), jnp.float32)  # type: ignore[no-untyped-call]
-    return jnp.asarray(jax.ffi.ffi_call(name, result)(*x, rows, matrix, kernel=np.int32(_kernel)))
+    return jnp.asarray(jax.ffi.ffi_call(name, result)(*x, rows, matrix, kernel=np.int32(KERNEL)))

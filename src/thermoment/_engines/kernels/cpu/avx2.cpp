@@ -1,4 +1,5 @@
 // The kernel of processors with AVX2 and FMA.
+#include "draws.hpp"
 #include "simd_avx2.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -13,6 +14,7 @@ extern const Kernel avx2_kernel = {
     workspace_bytes<Avx2>,
     run_block<Avx2, Float32>,
     sum_rows<Avx2>,
+    draw<Avx2>,
 };
 
 }  // namespace thermoment

@@ -1,4 +1,5 @@
 // The kernel of processors with AVX-512.
+#include "draws.hpp"
 #include "simd_avx512.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -13,6 +14,7 @@ extern const Kernel avx512_kernel = {
     workspace_bytes<Avx512>,
     run_block<Avx512, Float32>,
     sum_rows<Avx512>,
+    draw<Avx512>,
 };
 
 }  // namespace thermoment

@@ -1,4 +1,5 @@
 // The kernel of processors that also multiply bfloat16: twice the rate in W x.
+#include "draws.hpp"
 #include "simd_avx512.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -43,6 +44,7 @@ extern const Kernel avx512bf16_kernel = {
     workspace_bytes<Avx512Bf16>,
     run,
     sum_rows<Avx512Bf16>,
+    draw<Avx512Bf16>,
 };
 
 }  // namespace thermoment

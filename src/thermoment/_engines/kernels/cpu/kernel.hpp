@@ -69,6 +69,23 @@ struct SparseProduct {
     std::size_t out_stride;
 };
 
+// Draws x = mean + spread Y(z) of every node of every sample, z the noise of the contract at `step` with a draw in the place of a
+// replica, and Y a shape that is tabulated at `width` points from -end to end and linear between them.
+struct Draws {
+    static constexpr std::size_t most_orders = 8;
+    std::size_t n_samples, n_nodes, n_draws;
+    const std::int32_t* orders;  // ascending, from 1
+    std::size_t n_orders;
+    std::uint32_t seed, stream, step;
+    const std::uint64_t* sample_ids;
+    const float *mean, *spread;  // (n_samples, n_nodes), as is row
+    const std::int32_t* row;     // which shape a node has
+    const float* shapes;
+    std::size_t width;
+    float end;
+    float* sums;  // of x^p over the draws: (n_samples, n_orders, n_nodes)
+};
+
 struct Kernel {
     const char* name;
     const char* description;
@@ -81,6 +98,7 @@ struct Kernel {
     void (*run)(const Problem&, const Block&, void* workspace, double* sums, std::uint64_t* clipped,
                 const std::atomic<bool>* stop);
     void (*sum_rows)(const SparseProduct&);
+    void (*draw)(const Draws&);
 };
 
 // Nodes come in whole groups of four in memory, as their noise does.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dispatch.hpp"
+#include "draw_call.hpp"
 #include "run.hpp"
 #include "sparse_calls.hpp"
 
@@ -103,6 +104,7 @@ std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<
 }  // namespace
 
 NB_MODULE(_native, module) {
+    module.attr("draw_sums") = nb::capsule(reinterpret_cast<void*>(&draw_sums));
     module.attr("sparse_product") = nb::capsule(reinterpret_cast<void*>(&sparse_product));
     module.attr("sparse_transposed_product") = nb::capsule(reinterpret_cast<void*>(&sparse_transposed_product));
     module.attr("rest_period") = rest_period;

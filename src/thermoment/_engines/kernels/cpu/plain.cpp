@@ -1,4 +1,5 @@
 // The kernel of every other processor.
+#include "draws.hpp"
 #include "simd_plain.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -13,6 +14,7 @@ extern const Kernel plain_kernel = {
     workspace_bytes<Plain>,
     run_block<Plain, Float32>,
     sum_rows<Plain>,
+    draw<Plain>,
 };
 
 }  // namespace thermoment

@@ -19,6 +19,9 @@ struct Avx2 {
     struct Parts {
         Float mantissa, exponent;
     };
+    struct Neighbours {
+        Float left, right;
+    };
 
     static Float floats(float value) { return _mm256_set1_ps(value); }
     static Word words(std::uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); }
@@ -53,6 +56,17 @@ struct Avx2 {
         return fma(upper, floats(0x1p16f), lower);
     }
     static Float from_signed(Word a) { return _mm256_cvtepi32_ps(a); }
+    static Word truncated(Float a) { return _mm256_cvttps_epi32(a); }
+
+    // from[index] and from[index + 1].
+    static Neighbours gather(const float* from, Word index) {
+        return {_mm256_i32gather_ps(from, index, sizeof(float)), _mm256_i32gather_ps(from + 1, index, sizeof(float))};
+    }
+    static float sum(Float a) {
+        const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+        const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
+        return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+    }
 
     // a = mantissa * 2^exponent with 1 <= mantissa < 2, for normal a > 0.
     static Parts split(Float a) {

@@ -19,6 +19,9 @@ struct Avx512 {
     struct Parts {
         Float mantissa, exponent;
     };
+    struct Neighbours {
+        Float left, right;
+    };
 
     static Float floats(float value) { return _mm512_set1_ps(value); }
     static Word words(std::uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); }
@@ -49,6 +52,16 @@ struct Avx512 {
 
     static Float from_unsigned(Word a) { return _mm512_cvtepu32_ps(a); }
     static Float from_signed(Word a) { return _mm512_cvtepi32_ps(a); }
+    static Word truncated(Float a) { return _mm512_cvttps_epi32(a); }
+
+    // from[index] and from[index + 1], which are gathered together: half as many loads.
+    static Neighbours gather(const float* from, Word index) {
+        const auto lower = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_castsi512_si256(index), from, sizeof(float)));
+        const auto upper =
+            _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_extracti64x4_epi64(index, 1), from, sizeof(float)));
+        return {_mm512_permutex2var_ps(lower, every_other(0), upper), _mm512_permutex2var_ps(lower, every_other(1), upper)};
+    }
+    static float sum(Float a) { return _mm512_reduce_add_ps(a); }
 
     // a = mantissa * 2^exponent with 1 <= mantissa < 2, for normal a > 0.
     static Parts split(Float a) {
@@ -58,6 +71,12 @@ struct Avx512 {
     // One bit per lane: |a| > limit.
     static std::uint32_t beyond(Float a, Float limit) {
         return _mm512_cmp_ps_mask(_mm512_abs_ps(a), limit, _CMP_GT_OQ);
+    }
+
+   private:
+    static Word every_other(int first) {
+        const Word even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        return _mm512_add_epi32(even, _mm512_set1_epi32(first));
     }
 };
 

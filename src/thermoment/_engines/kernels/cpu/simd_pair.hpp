@@ -24,6 +24,9 @@ struct Pair {
     struct Parts {
         Float mantissa, exponent;
     };
+    struct Neighbours {
+        Float left, right;
+    };
 
     static Float floats(float value) { return {V::floats(value), V::floats(value)}; }
     static Word words(std::uint32_t value) { return {V::words(value), V::words(value)}; }
@@ -56,6 +59,14 @@ struct Pair {
 
     static Float from_unsigned(Word x) { return {V::from_unsigned(x.a), V::from_unsigned(x.b)}; }
     static Float from_signed(Word x) { return {V::from_signed(x.a), V::from_signed(x.b)}; }
+    static Word truncated(Float x) { return {V::truncated(x.a), V::truncated(x.b)}; }
+
+    static Neighbours gather(const float* from, Word index) {
+        const auto a = V::gather(from, index.a), b = V::gather(from, index.b);
+        return {{a.left, b.left}, {a.right, b.right}};
+    }
+    static float sum(Float x) { return V::sum(V::add(x.a, x.b)); }
+
     static Parts split(Float x) {
         const auto a = V::split(x.a), b = V::split(x.b);
         return {{a.mantissa, b.mantissa}, {a.exponent, b.exponent}};

@@ -22,6 +22,9 @@ struct Plain {
     struct Parts {
         Float mantissa, exponent;
     };
+    struct Neighbours {
+        Float left, right;
+    };
 
     static Float floats(float value) { return Float{} + value; }
     static Word words(std::uint32_t value) { return Word{} + value; }
@@ -57,6 +60,14 @@ struct Plain {
     // Few processors convert unsigned numbers: the halves are exact, and their sum is rounded once.
     static Float from_unsigned(Word x) { return from_signed(x >> 16) * 0x1p16f + from_signed(x & 0xFFFF); }
     static Float from_signed(Word x) { return __builtin_convertvector(reinterpret_cast<Signed>(x), Float); }
+    static Word truncated(Float x) { return reinterpret_cast<Word>(__builtin_convertvector(x, Signed)); }
+
+    // from[index] and from[index + 1].
+    static Neighbours gather(const float* from, Word index) {
+        const float *a = from + index[0], *b = from + index[1], *c = from + index[2], *d = from + index[3];
+        return {Float{a[0], b[0], c[0], d[0]}, Float{a[1], b[1], c[1], d[1]}};
+    }
+    static float sum(Float x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 
     // x = mantissa * 2^exponent with 1 <= mantissa < 2, for normal x > 0.
     static Parts split(Float x) {

@@ -1,0 +1,20 @@
+"""The functions in C++ that a program which JAX compiles for a processor can call: kernels/cpu/README.md."""
+
+import jax
+
+try:
+    from thermoment._engines import _native
+
+    for _name in ("sparse_product", "sparse_transposed_product", "draw_sums"):
+        jax.ffi.register_ffi_target(f"thermoment_{_name}", getattr(_native, _name), platform="cpu")
+    _kernel = next(number for number, (_, _, runs_here, _) in enumerate(_native.kernels()) if runs_here)
+except (ImportError, RuntimeError):  # it was not built, or this version of XLA calls functions in another way
+    _kernel = -1
+
+KERNEL = _kernel
+"""The fastest kernel that runs here, as these functions count them; -1 where there are none."""
+
+
+def can_call() -> bool:
+    """Whether programs can call them: they are there, and JAX computes on the processor."""
+    return KERNEL >= 0 and jax.default_backend() == "cpu"
