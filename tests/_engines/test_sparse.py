@@ -1,7 +1,5 @@
 """Products with inputs that are mostly zeros: every kernel, their derivative, and where they are used."""
 
-import importlib.util
-import sys
 from typing import Any
 
 import jax
@@ -9,25 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import thermoment as tm
+from support.kernels import KERNELS, built
 from thermoment._engines import sparse
 from thermoment._engines.sparse import compressed, pays, product
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_STATUS = tm.engines()["native"]
-built = pytest.mark.skipif(not _STATUS.can_run, reason=f"native {_STATUS.note}")
-
-
-def _kernels() -> dict[str, int]:
-    if not _STATUS.can_run:
-        return {"plain": -1}
-    from thermoment._engines._native import kernels
-
-    return {name: number for number, (name, _, runs_here, _) in enumerate(kernels()) if runs_here}
-
-
-KERNELS = _kernels()
 
 
 def some_inputs(S: int, D: int, share: float = 0.2) -> Array:
@@ -49,7 +33,7 @@ def of_rows(x: Array, rows: Array) -> Array:
 @pytest.mark.parametrize("N", [3, 64, 261, 350])
 def test_products_are_those_of_the_whole_matrix(kernel: str, N: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of n products in float32, in any order, err by at most n 2^-24 of the sum of their absolute values."""
-    monkeypatch.setattr(sparse, "_kernel", KERNELS[kernel])
+    monkeypatch.setattr(sparse, "KERNEL", KERNELS[kernel])
     x, rng = some_inputs(40, 30), np.random.default_rng(N)
     rows = np.array([7, -1, 20, 39, 0, 7, 38, -1], np.int32)
     batch = of_rows(x, rows)
@@ -89,27 +73,3 @@ def test_it_pays_for_many_weights_and_few_inputs_on_a_processor(monkeypatch: pyt
     assert not pays(many, 256)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert not pays(few, 256)
-
-
-def anew() -> Any:
-    """sparse.py once more, under another name."""
-    spec = importlib.util.spec_from_file_location("sparse_anew", sparse.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_without_the_extension_it_never_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "thermoment._engines._native", None)
-    assert not anew().pays(some_inputs(50, 256), 1000)
-
-
-@built
-def test_with_an_xla_that_calls_functions_otherwise_it_never_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError("another version of the interface")
-
-    monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
-    assert not anew().pays(some_inputs(50, 256), 1000)

@@ -1,6 +1,7 @@
 """Bytes flipped, cut off or gone in the files of a run and of its store: found by `verify`, mended by `run`."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -71,6 +72,9 @@ def problem(one: Try, experiment: Experiment, finished: Path, folder: Path) -> s
     else:
         path.unlink()
         path.write_bytes(change(data))
+    if "/projection-" in f"/{one.name}":  # it is not read where the stage that is made of it is there
+        for made in (folder / ".stages").glob("static-*"):
+            shutil.rmtree(made)
     if path.is_relative_to(run) and (wrong := _verified(run, path.name)):
         return wrong
     try:

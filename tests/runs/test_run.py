@@ -182,7 +182,7 @@ def test_only_what_changed_is_computed(tiny: Experiment, finished: Path, tmp_pat
     copied(finished, tmp_path / "a")
     heard = Heard()
     runner.run(replace(tiny, name="b", readout=replace(tiny.readout, epochs=4)), tmp_path / "b", listener=heard)
-    assert {what.split()[0] for what in heard.done} == {"5", "readouts", "figures"}
+    assert {what.split()[0] for what in heard.done} == {"5", "raw", "readouts", "figures"}
     heard = Heard()
     second = replace(tiny.reservoirs[1], seed=3)
     runner.run(replace(tiny, reservoirs=(tiny.reservoirs[0], second)), tmp_path / "a", listener=heard)

@@ -3,11 +3,22 @@
 import jax
 
 try:
-    from thermoment._engines import _native
+    from thermoment._engines._native import (
+        curve_sums,
+        draw_sums,
+        kernels,
+        sparse_product,
+        sparse_transposed_product,
+    )
 
-    for _name in ("sparse_product", "sparse_transposed_product", "draw_sums"):
-        jax.ffi.register_ffi_target(f"thermoment_{_name}", getattr(_native, _name), platform="cpu")
-    _kernel = next(number for number, (_, _, runs_here, _) in enumerate(_native.kernels()) if runs_here)
+    for _name, _function in (
+        ("curve_sums", curve_sums),
+        ("draw_sums", draw_sums),
+        ("sparse_product", sparse_product),
+        ("sparse_transposed_product", sparse_transposed_product),
+    ):
+        jax.ffi.register_ffi_target(f"thermoment_{_name}", _function, platform="cpu")
+    _kernel = next(number for number, (_, _, runs_here, _) in enumerate(kernels()) if runs_here)
 except (ImportError, RuntimeError):  # it was not built, or this version of XLA calls functions in another way
     _kernel = -1
 

@@ -21,7 +21,7 @@ _VERSIONS = {
     "projection": 2,
     "static": 2,
     "finite-time": 2,
-    "features": 2,
+    "features": 3,
     "fit": 3,
     "readouts": 7,
     "report": 6,

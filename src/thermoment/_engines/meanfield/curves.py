@@ -14,6 +14,8 @@ import scipy  # whose parts load when they are first used
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
 
+from thermoment._engines.xla_calls import KERNEL
+
 Array = NDArray[np.float64]
 
 PER_UNIT = 32
@@ -60,6 +62,22 @@ class Shapes(NamedTuple):
         cell, f = kept(self.cell(h))
         c = self.pieces.at[cell].get(mode="promise_in_bounds", wrap_negative_indices=False)
         return jnp.moveaxis(c, -2, 0), f[..., None]
+
+
+MOST_SHAPES, FEWEST_CELLS = 32, 16
+"""How many shapes `sums_in_cpp` can have at most, and how many drives at least."""
+
+
+def sums_in_cpp(matrix: jax.Array, shapes: Shapes, h: jax.Array, fields: jax.Array | None = None) -> jax.Array:
+    """`curves`, or with `fields` (K, S, N) the sums of field k times curve a K + k, for every a: (E / K, S, N).
+
+    In float32 on a processor (kernels/cpu/README.md), without a gradient. The curves that are summed are not stored.
+    """
+    fields = jnp.zeros((0, *h.shape), h.dtype) if fields is None else fields
+    n_rows = len(matrix) // max(1, len(fields))
+    result = jax.ShapeDtypeStruct((n_rows, *h.shape), jnp.float32)  # type: ignore[no-untyped-call]
+    call = jax.ffi.ffi_call("thermoment_curve_sums", result)
+    return jnp.asarray(call(*shapes.cell(h), shapes.pieces, matrix, fields, kernel=np.int32(KERNEL)))
 
 
 @jax.custom_vjp

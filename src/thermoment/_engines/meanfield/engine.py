@@ -131,7 +131,7 @@ class MeanField:
         # 64-bit mode is for the integers of the draws; all floating-point arrays have the dtype asked for.
         with jax.enable_x64(True):
             W = jnp.asarray(task.W.astype(self.dtype))
-            node = _curves(tables, _orders(task), self.dtype, self.next_order)
+            node = _curves(tables, _orders(task), self.dtype, self.next_order, in_cpp=True)
             law = _law(tables, self.dtype) if task.protocol.n_replicas != math.inf else None
             keys = jnp.asarray(round_keys(task.protocol.seed, task.stream))
 

@@ -20,9 +20,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from thermoment._engines.meanfield.curves import Column, Shapes, compress, curves, kept, summed
+from thermoment._engines.meanfield.curves import (
+    FEWEST_CELLS,
+    MOST_SHAPES,
+    Column,
+    Shapes,
+    compress,
+    curves,
+    kept,
+    summed,
+    sums_in_cpp,
+)
 from thermoment._engines.meanfield.modes import SQUARES, TYPICAL_COUPLING
 from thermoment._engines.meanfield.tables import NodeTables
+from thermoment._engines.xla_calls import can_call
 from thermoment.physics import LARGEST_DRIVE
 
 TOLERANCE = 1e-5
@@ -75,6 +86,8 @@ class Sizes(NamedTuple):
     """reaction kernels"""
     wide: bool = False
     """whether the tables are of drives above `LARGEST_DRIVE`"""
+    in_cpp: bool = False
+    """whether curves are read in C++, which has no gradient"""
 
     @property
     def beyond(self) -> int:
@@ -83,9 +96,16 @@ class Sizes(NamedTuple):
 
 
 def node_curves(
-    tables: NodeTables, orders: tuple[int, ...], dtype: str = "float32", next_order: bool = True
+    tables: NodeTables,
+    orders: tuple[int, ...],
+    dtype: str = "float32",
+    next_order: bool = True,
+    in_cpp: bool = False,
 ) -> NodeCurves:
-    """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left."""
+    """The tables as JAX arrays for moments of these orders. Without `next_order` only the mean field is left.
+
+    `in_cpp` asks for curves that are read in C++ where that can be done: faster on a processor, without a gradient.
+    """
     mean, r = tables.mean, tables.mean.shape[1]
     K, R = (tables.field.shape[1], tables.memory.shape[1]) if next_order else (0, 0)
     sizes = Sizes(orders, r, len(SQUARES), K, R, is_wide(tables.h_max))
@@ -126,7 +146,8 @@ def node_curves(
             column([table[:, p - 1] for table in of_order], size),
         ]
     shapes, (of_rounds, of_end) = compress(tables.h, tables.scale.item(), [rounds, end], dtype)
-    return NodeCurves(shapes, of_rounds, of_end, sizes)
+    in_cpp = in_cpp and dtype == "float32" and can_call() and shapes.pieces.shape[2] <= MOST_SHAPES
+    return NodeCurves(shapes, of_rounds, of_end, sizes._replace(in_cpp=in_cpp))
 
 
 def is_wide(h_max: float) -> bool:
@@ -200,8 +221,17 @@ def _read(state: jax.Array, node: NodeCurves) -> list[tuple[jax.Array, jax.Array
     drive, g, q_and_o = _split_state(state, node)
     sign = _sign(drive, node)
     fields = _fields(sign * g, q_and_o)
-    table = kept(curves(node.end, node.shapes, sign * drive))
     found, n = [], len(node.sizes.orders)
+    if _in_cpp(drive, node):
+        matrix = node.end.reshape(n, -1, node.end.shape[1])
+        alone, rest = (part.reshape(-1, matrix.shape[2]) for part in (matrix[:, :2], matrix[:, 2:]))
+        by_fields = sums_in_cpp(rest, node.shapes, sign * drive, jnp.stack(fields))
+        M_and_slope = sums_in_cpp(alone, node.shapes, sign * drive)
+        return [
+            (sign**p * (M_and_slope[2 * k] + by_fields[k]), M_and_slope[2 * k + 1], by_fields[k])
+            for k, p in enumerate(node.sizes.orders)
+        ]
+    table = kept(curves(node.end, node.shapes, sign * drive))
     for p, part in zip(node.sizes.orders, _split(table, n * (len(table) // n,)), strict=True):
         M, slope, *tables = _rows(part)
         beyond = summed(tables, fields)
@@ -255,12 +285,18 @@ def _fields(g: jax.Array, q_and_o: jax.Array) -> list[jax.Array]:
     return [*each, *(each[a] * each[b] for a, b in SQUARES), *_rows(q_and_o)]
 
 
+def _in_cpp(drive: jax.Array, node: NodeCurves) -> bool:
+    """Whether curves at these drives are read in C++."""
+    return node.sizes.in_cpp and drive.size >= FEWEST_CELLS
+
+
 def _leading_round(
     h: jax.Array, W: jax.Array, node: NodeCurves, drive: jax.Array, beyond: Any, q_and_o: jax.Array
 ) -> jax.Array:
     """A cheap round: the new state if the means are those of uncoupled nodes at `drive` plus `beyond` (r, S, N)."""
     r, sign = node.sizes.r, _sign(drive, node)
-    mean, shift = _split(kept(curves(node.rounds[: 2 * r], node.shapes, sign * drive)), (r, r))
+    read = sums_in_cpp if _in_cpp(drive, node) else curves
+    mean, shift = _split(kept(read(node.rounds[: 2 * r], node.shapes, sign * drive)), (r, r))
     return _state(h, W, sign * mean + beyond, shift, q_and_o)
 
 
@@ -275,11 +311,18 @@ def _round(h: jax.Array, W: jax.Array, node: NodeCurves, state: jax.Array) -> tu
     r, K, R = node.sizes.r, node.sizes.K, node.sizes.R
     drive, g, _ = _split_state(state, node)
     sign = _sign(drive, node)
-    table = kept(curves(node.rounds, node.shapes, sign * drive))
-    mean, shift, field, memory, *tables = _split(table, (r, r, K, R, *(r * [node.sizes.beyond])))
+    in_cpp, alone = _in_cpp(drive, node), 2 * r + K + R
+    if in_cpp:
+        table = sums_in_cpp(node.rounds[:alone], node.shapes, sign * drive)
+    else:
+        table = kept(curves(node.rounds, node.shapes, sign * drive))
+    mean, shift, field, memory, *tables = _split(table, (r, r, K, R, *([] if in_cpp else r * [node.sizes.beyond])))
     q_and_o = kept(jnp.concatenate([_couple(W * W, field), _couple(W * W.T, memory)]))
     fields = _fields(sign * g, q_and_o)
-    beyond = kept(jnp.stack([sign * summed(_rows(tables[a]), fields) for a in range(r)]))
+    if in_cpp:
+        beyond = sign * sums_in_cpp(node.rounds[alone:], node.shapes, sign * drive, jnp.stack(fields))
+    else:
+        beyond = kept(jnp.stack([sign * summed(_rows(tables[a]), fields) for a in range(r)]))
     return _state(h, W, sign * mean + beyond, shift, q_and_o), beyond
 
 
@@ -365,6 +408,7 @@ def _forward(h: jax.Array, W: jax.Array, node: NodeCurves) -> tuple[jax.Array, A
 def _backward(residuals: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Array, None]:
     """From state = round(state; h, W): lambda = cotangent + J^T lambda, J = d round / d state, then through h and W."""
     h, W, node, state = residuals
+    node = node._replace(sizes=node.sizes._replace(in_cpp=False))
     _, back = jax.vjp(lambda h, W, state: _round(h, W, node, state)[0], h, W, state)
     size = jnp.maximum(jnp.abs(cotangent).max(), 1e-30)
 

@@ -1,4 +1,5 @@
 // The kernel of processors with AVX2 and FMA.
+#include "curves.hpp"
 #include "draws.hpp"
 #include "simd_avx2.hpp"
 #include "sparse.hpp"
@@ -15,6 +16,7 @@ extern const Kernel avx2_kernel = {
     run_block<Avx2, Float32>,
     sum_rows<Avx2>,
     draw<Avx2>,
+    sum_curves<Avx2>,
 };
 
 }  // namespace thermoment

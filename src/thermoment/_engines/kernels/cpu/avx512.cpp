@@ -1,4 +1,5 @@
 // The kernel of processors with AVX-512.
+#include "curves.hpp"
 #include "draws.hpp"
 #include "simd_avx512.hpp"
 #include "sparse.hpp"
@@ -15,6 +16,7 @@ extern const Kernel avx512_kernel = {
     run_block<Avx512, Float32>,
     sum_rows<Avx512>,
     draw<Avx512>,
+    sum_curves<Avx512>,
 };
 
 }  // namespace thermoment

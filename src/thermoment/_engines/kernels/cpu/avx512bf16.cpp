@@ -1,4 +1,5 @@
 // The kernel of processors that also multiply bfloat16: twice the rate in W x.
+#include "curves.hpp"
 #include "draws.hpp"
 #include "simd_avx512.hpp"
 #include "sparse.hpp"
@@ -45,6 +46,7 @@ extern const Kernel avx512bf16_kernel = {
     run,
     sum_rows<Avx512Bf16>,
     draw<Avx512Bf16>,
+    sum_curves<Avx512Bf16>,
 };
 
 }  // namespace thermoment

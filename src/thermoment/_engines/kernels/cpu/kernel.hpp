@@ -86,6 +86,21 @@ struct Draws {
     float* sums;  // of x^p over the draws: (n_samples, n_orders, n_nodes)
 };
 
+// Combinations of shapes, which are cubic splines: at a cell, shape b is the cubic `piece` of it, `along` from 0 to 1. Row a of `out`
+// is combination a of the shapes, or where there are fields the sum over k of field k times combination a n_fields + k.
+struct Curves {
+    static constexpr std::size_t most_shapes = 32, rows_together = 8;
+    std::size_t n_cells;
+    const std::int32_t* piece;  // (n_cells,), as is along
+    const float* along;
+    std::size_t n_shapes, stride;  // the stride is n_shapes filled up to whole vectors
+    const float* pieces;           // coefficients, highest power first: (pieces, 4, stride), aligned to 64 bytes
+    const float* matrix;           // the combinations: (rows / rows_together, n_shapes, rows_together), filled up with zeros
+    std::size_t n_rows, n_fields;
+    const float* fields;  // (n_fields, n_cells)
+    float* out;           // (n_rows, n_cells)
+};
+
 struct Kernel {
     const char* name;
     const char* description;
@@ -99,6 +114,7 @@ struct Kernel {
                 const std::atomic<bool>* stop);
     void (*sum_rows)(const SparseProduct&);
     void (*draw)(const Draws&);
+    void (*sum_curves)(const Curves&);
 };
 
 // Nodes come in whole groups of four in memory, as their noise does.

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "curve_call.hpp"
 #include "dispatch.hpp"
 #include "draw_call.hpp"
 #include "run.hpp"
@@ -104,6 +105,7 @@ std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<
 }  // namespace
 
 NB_MODULE(_native, module) {
+    module.attr("curve_sums") = nb::capsule(reinterpret_cast<void*>(&curve_sums));
     module.attr("draw_sums") = nb::capsule(reinterpret_cast<void*>(&draw_sums));
     module.attr("sparse_product") = nb::capsule(reinterpret_cast<void*>(&sparse_product));
     module.attr("sparse_transposed_product") = nb::capsule(reinterpret_cast<void*>(&sparse_transposed_product));

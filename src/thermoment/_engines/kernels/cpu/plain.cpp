@@ -1,4 +1,5 @@
 // The kernel of every other processor.
+#include "curves.hpp"
 #include "draws.hpp"
 #include "simd_plain.hpp"
 #include "sparse.hpp"
@@ -15,6 +16,7 @@ extern const Kernel plain_kernel = {
     run_block<Plain, Float32>,
     sum_rows<Plain>,
     draw<Plain>,
+    sum_curves<Plain>,
 };
 
 }  // namespace thermoment
