@@ -93,7 +93,7 @@ def fluctuation(
     compiled = dtype == jnp.float32 and can_call()
     sums = (_sums_in_cpp if compiled else _sums)(mean, spread, row, orders, law, ids, keys, draws)
     means = sums / draws.astype(dtype)
-    y_moments = law.moments[:, row]
+    y_moments = law.moments[: max(orders), row]
     expected = []
     for p in orders:
         terms = [comb(p, k) * mean ** (p - k) * spread**k * y_moments[k - 1] for k in range(1, p + 1)]
