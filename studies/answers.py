@@ -111,13 +111,19 @@ def equal_resources(study: Study) -> Answer:
         "more-replicas": "one reservoir with three times the replicas",
         "more-nodes": "one reservoir with three times the nodes",
     }
-    different = study.values("different")
-    pairs = [Pair("three different reservoirs", words, different, study.values(name)) for name, words in names.items()]
+    different, there = study.values("different"), {row["variant"] for row in study.rows}
+    pairs = [
+        Pair("three different reservoirs", words, different, study.values(name))
+        for name, words in names.items()
+        if name in there
+    ]
     noises, replicas = study.values("three-noises"), study.values("more-replicas")
     pairs.append(Pair(names["three-noises"], names["more-replicas"], noises, replicas))
     found = judge(pairs)
     parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
     sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
+    if missing := [words for name, words in names.items() if name not in there]:
+        sentence += f" Not yet run: {', '.join(missing)}."
     return Answer(sentence, [Family(DIFFERENCES, found)])
 
 
