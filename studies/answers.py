@@ -111,7 +111,10 @@ def equal_resources(study: Study) -> Answer:
         "more-replicas": "one reservoir with three times the replicas",
         "more-nodes": "one reservoir with three times the nodes",
     }
-    different, there = study.values("different"), {row["variant"] for row in study.rows}
+    different = study.values("different")
+    there = {row["variant"]: row.get("engine", study.engine) for row in study.rows}
+    if {engine == "meanfield" for engine in there.values()} == {True, False}:
+        names = {name: words + ", without sampling" * (there.get(name) == "meanfield") for name, words in names.items()}
     pairs = [
         Pair("three different reservoirs", words, different, study.values(name))
         for name, words in names.items()
