@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import sys
+from functools import cache
 from typing import Any
 
 import jax
@@ -43,6 +44,12 @@ def drawn(how: Any, S: slice, N: int, draws: int, orders: tuple[int, ...]) -> An
         return np.asarray(how(*arrays, orders, law(), jnp.asarray(ids), keys, jnp.int64(draws)))
 
 
+@cache
+def drawn_by_jax(N: int, draws: int, orders: tuple[int, ...]) -> Any:
+    """Sums by the program in JAX, which takes a second to compile."""
+    return drawn(replicas._sums, slice(None), N, draws, orders)
+
+
 # Draws that fill no vector, one and several; nodes that fill no group, and some.
 @built
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -51,9 +58,9 @@ def test_draws_are_those_of_the_program_in_jax(
     kernel: str, N: int, draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicas, "KERNEL", KERNELS[kernel])
-    for orders in ((1, 2, 4), (1, 2, 3, 5, 8)):
+    for orders in ((1, 2, 4), (1, 2, 3, 5, 8)) if N == 9 else ((1, 2, 4),):
         found = drawn(replicas._sums_in_cpp, slice(None), N, draws, orders)
-        wanted = drawn(replicas._sums, slice(None), N, draws, orders)
+        wanted = drawn_by_jax(N, draws, orders)
         # Where z differs by 1e-6, x^p does by p x^(p - 1) times that.
         scale = draws * np.abs(wanted / draws).max(axis=(0, 2), keepdims=True)
         assert np.all(np.abs(found - wanted) <= 2e-5 * scale)
@@ -88,7 +95,7 @@ def test_sums_of_curves_are_those_of_jax(kernel: str, B: int, S: int, N: int, mo
 
 
 @built
-@pytest.mark.parametrize("dynamics", [tm.Dynamics(), tm.Dynamics(J3=0.2)])
+@pytest.mark.parametrize("dynamics", [tm.Dynamics(), pytest.param(tm.Dynamics(J3=0.2), marks=pytest.mark.slow)])
 def test_the_engine_answers_as_it_does_without(dynamics: tm.Dynamics, monkeypatch: pytest.MonkeyPatch) -> None:
     reservoir = tm.Reservoir.draw(20, 6, seed=3, s_W=0.2, dynamics=dynamics)
     inputs, found = np.random.default_rng(2).normal(size=(30, 6)), {}

@@ -154,7 +154,7 @@ def test_side_by_side_is_one_after_the_other() -> None:
         train_side_by_side([small(), tm.Reservoir.draw(4, 6, seed=1)], X, Y, stages, seeds=[1, 2])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_program_for_an_accelerator_does_the_same(monkeypatch: pytest.MonkeyPatch, weighted: bool) -> None:
     stages = (Stage("mean", 2, 0.1), Stage("polynomial", 3, 0.1))
     weights = np.random.default_rng(1).random(len(X)) if weighted else None
