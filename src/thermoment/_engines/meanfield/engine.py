@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thermoment._engines.meanfield.grids import farthest
-from thermoment._engines.meanfield.network import MOST_ROUNDS, NodeCurves, Solution, node_curves, solve_network
+from thermoment._engines.meanfield.iteration import MOST_ROUNDS
+from thermoment._engines.meanfield.network import NodeCurves, Solution, node_curves, solve_network
 from thermoment._engines.meanfield.pairs import covariances
 from thermoment._engines.meanfield.replicas import Quantiles, fluctuation, quantiles
 from thermoment._engines.meanfield.tables import RANGES, node_tables

@@ -31,6 +31,7 @@ from thermoment._engines.meanfield.curves import (
     summed,
     sums_in_cpp,
 )
+from thermoment._engines.meanfield.iteration import iterate
 from thermoment._engines.meanfield.modes import SQUARES, TYPICAL_COUPLING
 from thermoment._engines.meanfield.tables import NodeTables
 from thermoment._engines.xla_calls import can_call
@@ -40,7 +41,6 @@ TOLERANCE = 1e-5
 """Self-consistency: rounds end when the next one is predicted to move no effective drive or field by more than this."""
 WIDE_TOLERANCE = 5e-4
 """The same for tables of drives above `LARGEST_DRIVE`, beside which float32 rounds to 3e-5."""
-MOST_ROUNDS = 100
 # Tolerance for a gradient, relative to its largest entry.
 _GRADIENT_TOLERANCE = 1e-4
 # A round that moves drives and fields by this or less changes what is of second order by less than the tolerance.
@@ -335,37 +335,6 @@ def _rows(table: jax.Array) -> list[jax.Array]:
     return [row[0] for row in lax.split(table, (1,) * len(table))] if len(table) else []
 
 
-def _iterate(
-    steps: Any,
-    start: jax.Array,
-    tolerance: float,
-    most: float = np.inf,
-    rows: int | None = None,
-    rounds: int = MOST_ROUNDS,
-) -> jax.Array:
-    """Repeats steps(state) = (after one step, after two steps) until another step would not move a sample any more.
-
-    Successive steps shrink by a constant ratio r = second / first, so the next one would be second * r. We use this
-    prediction to stop early, but only once the first step is no larger than `most`. Only the leading `rows` of the
-    state are compared. A sample that has converged is left alone, so its result does not depend on the other samples;
-    a sample that does not converge becomes NaN. Axis 1 of the state counts samples.
-    """
-
-    def body(carry: Any) -> Any:
-        state, moving, n = carry
-        one, two = steps(state)
-        first, second = (jnp.abs(new - old)[:rows].max(axis=(0, 2)) for new, old in ((one, state), (two, one)))
-        still = ~((second <= tolerance) | ((second * second <= tolerance * first) & (first <= most)))
-        return jnp.where(moving[:, None], two, state), moving & still, n + 2
-
-    def going(carry: Any) -> Any:
-        _, moving, n = carry
-        return moving.any() & (n < rounds)
-
-    state, moving, _ = lax.while_loop(going, body, (start, jnp.ones(start.shape[1], bool), 0))
-    return jnp.where(moving[:, None], jnp.nan, state)
-
-
 @jax.custom_vjp
 def _self_consistent_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
     """The state (h', g_1..g_r, q_1..q_K, o_1..o_R) that a round leaves as it is; NaN for samples without."""
@@ -377,7 +346,7 @@ def _self_consistent_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.
         return one, _leading_round(h, W, node, drive, beyond, q_and_o)
 
     tolerance = WIDE_TOLERANCE if node.sizes.wide else TOLERANCE
-    return _iterate(steps, _first_state(h, W, node), tolerance, _SMALL_STEP, 1 + node.sizes.r)
+    return iterate(steps, _first_state(h, W, node), tolerance, _SMALL_STEP, 1 + node.sizes.r)
 
 
 def _first_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
@@ -397,7 +366,7 @@ def _damped_state(h: jax.Array, W: jax.Array, node: NodeCurves) -> jax.Array:
         return one, step(one)
 
     none = 0.0  # no step counts as small: half rounds shrink slowly, so that the next one says little
-    return _iterate(steps, _first_state(h, W, node), WIDE_TOLERANCE, none, 1 + node.sizes.r, _DAMPED_ROUNDS)
+    return iterate(steps, _first_state(h, W, node), WIDE_TOLERANCE, none, 1 + node.sizes.r, _DAMPED_ROUNDS)
 
 
 def _forward(h: jax.Array, W: jax.Array, node: NodeCurves) -> tuple[jax.Array, Any]:
@@ -416,7 +385,7 @@ def _backward(residuals: Any, cotangent: jax.Array) -> tuple[jax.Array, jax.Arra
         one = cotangent / size + back(v)[2]
         return one, cotangent / size + back(one)[2]
 
-    adjoint = _iterate(steps, cotangent / size, _GRADIENT_TOLERANCE) * size
+    adjoint = iterate(steps, cotangent / size, _GRADIENT_TOLERANCE) * size
     return *back(adjoint)[:2], None
 
 

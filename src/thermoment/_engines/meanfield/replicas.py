@@ -154,7 +154,7 @@ def _sums_in_cpp(
     keys: jax.Array,
     draws: jax.Array,
 ) -> jax.Array:
-    """The same in a third of the time, in float32 on a processor: kernels/cpu/README.md. The rounding differs."""
+    """The same in a quarter of the time, in float32 on a processor: kernels/cpu/README.md. The rounding differs."""
     result = jax.ShapeDtypeStruct((len(mean), len(orders), mean.shape[1]), jnp.float32)  # type: ignore[no-untyped-call]
     call = jax.ffi.ffi_call("thermoment_draw_sums", result)
     key = (keys[0] >> jnp.uint64(32)).astype(jnp.uint32)

@@ -12,7 +12,8 @@ import numpy as np
 
 from thermoment._engines.meanfield.engine import MeanField, starting_ranges
 from thermoment._engines.meanfield.grids import driven
-from thermoment._engines.meanfield.network import MOST_ROUNDS, node_curves, solve_trajectories
+from thermoment._engines.meanfield.iteration import MOST_ROUNDS
+from thermoment._engines.meanfield.network import node_curves, solve_trajectories
 from thermoment._engines.meanfield.tables import RANGES, node_tables
 from thermoment._engines.task import Array, Task
 from thermoment._support.compilation import REPRODUCIBLE
