@@ -1,16 +1,18 @@
 """Runs all studies of the paper's open questions on one store, several processes at a time, and collects study.json.
 
-    python studies/run_all.py --data-dir DIR --engine cuda                  sampled, on a GPU
-    python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3 without sampling, on a laptop
+    python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 5   sampled, on a GPU
+    python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           without sampling, on a laptop
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
-processes do them beside each other: while one samples, others fit. What parts have in common is done once (features
-that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
+processes do them beside each other: while one samples, others fit. Parts that name the engine `meanfield` need no GPU:
+--beside processes do them on two cores each. What parts have in common is done once (features that several studies
+read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
 STUDY-DATA.json for other data than MNIST, in the folder --results: the bytes of study.json that `thermoment run STUDY`
-leaves on machines of the same kind. Seconds that are printed are those of one process, of which several run at a time.
+leaves on machines of the same kind. A part says which machine did it, and when. Seconds that are printed are those of
+one process, of which several run at a time.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out.
 """
@@ -26,16 +28,19 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
 from thermoment._support.files import write_json, write_whole
+from thermoment._support.host import describe
 from thermoment._support.identity import identity
 from thermoment.experiments.experiment import Experiment, read
 from thermoment.experiments.scan import PAIRED, Point
 from thermoment.results.results import StudyResults
 from thermoment.results.study import to_json
 
+ROOT = Path(__file__).parents[1]
 STUDIES = (
     "seeds",
     "equal-resources",
@@ -55,6 +60,24 @@ class Part:
     points: tuple[str, ...]
     """their names in the whole study"""
     file: Path
+    """called after what the points are, whichever study has them"""
+
+    @property
+    def first(self) -> Experiment:
+        """The first of its points, as a run of its own."""
+        return self.experiment.variant(next(iter(self.experiment.points)))
+
+    @property
+    def samples(self) -> bool:
+        """Whether paths are sampled."""
+        return self.first.engine != "meanfield"
+
+    @property
+    def size(self) -> float:
+        """Updates of nodes that are sampled, or nodes that are solved."""
+        one = self.first
+        each = one.protocol.n_replicas * one.protocol.n_steps if self.samples else 1
+        return one.repeats * each * sum(plan.n_nodes for plan in one.reservoirs)
 
 
 @dataclass(frozen=True)
@@ -97,7 +120,8 @@ def parts(study: Experiment, out: Path) -> list[Part]:
     found = []
     for points in groups.values():
         alone, names = with_points(study, list(points.values())), tuple(points)
-        file = f"{study.name}-{names[0]}-{identity(alone)[:16]}.json"
+        made_of = [replace(study.variant(name), name=study.name) for name in names]
+        file = f"{study.name}-{names[0]}-{identity(made_of)[:16]}.json"
         found.append(Part(alone, names, out / "parts" / file))
     return found
 
@@ -137,19 +161,40 @@ def do(part: Part, place: Place) -> float:
     """Runs a part and keeps its results; returns the seconds. Its process keeps what JAX compiled."""
     from thermoment.runs.run import run
 
-    start = time.perf_counter()
+    begun, start = time.time(), time.perf_counter()
     results = run(part.experiment, place.out / "runs" / part.file.stem, store=place.store, data_dir=place.data_dir)
     seconds = time.perf_counter() - start
     part.file.parent.mkdir(parents=True, exist_ok=True)
     assert isinstance(results, StudyResults)
-    write_json(part.file, {"seconds": round(seconds, 1), "results": results.plain()})
+    facts = {"machine": describe(checkout=ROOT), "begun": round(begun), "seconds": round(seconds, 1)}
+    write_json(part.file, {**facts, "results": results.plain()})
     return seconds
 
 
-def do_all(left: Sequence[Part], place: Place, processes: int, end: float) -> None:
-    """Does the parts until the clock says `end`. What fails is told, and does not stop the rest."""
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        begun = {pool.submit(do, part, place): part for part in left}
+def settle(free: "SimpleQueue[tuple[int, ...]]") -> None:
+    """In a process that does parts without a GPU: takes its cores, and keeps JAX to them."""
+    os.sched_setaffinity(0, free.get())
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def do_all(left: Sequence[Part], place: Place, processes: int, beside: int, end: float) -> None:
+    """Does the parts, the largest first, until the clock says `end`. What fails is told, and does not stop the rest.
+
+    beside: processes of two cores each that do what is not sampled
+    """
+    context = get_context("spawn")
+    free = context.SimpleQueue()
+    cores = sorted(os.sched_getaffinity(0)) if beside else []
+    for number in range(beside):
+        free.put(tuple(cores[(2 * number + k) % len(cores)] for k in range(2)))
+    with (
+        ProcessPoolExecutor(processes, context) as sampling,
+        ProcessPoolExecutor(max(beside, 1), context, settle, (free,)) as solving,
+    ):
+        begun = {
+            (solving if beside and not part.samples else sampling).submit(do, part, place): part
+            for part in sorted(left, key=lambda part: -part.size)
+        }
         try:
             for number, done in enumerate(
                 as_completed(begun, None if end == math.inf else max(0.0, end - time.monotonic()))
@@ -196,7 +241,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/studies"))
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
-    parser.add_argument("--processes", type=int, default=1, help="at a time; 4 are good for a GPU")
+    parser.add_argument("--processes", type=int, default=1, help="at a time; 5 are good for a GPU")
+    parser.add_argument("--beside", type=int, default=0, help="more of them, two cores each, for what is not sampled")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
@@ -210,7 +256,7 @@ def main() -> int:
     end = time.monotonic() + 60 * arguments.minutes
     every = [part for study in found.values() for part in parts(study, place.out)]
     try:
-        do_all([part for part in every if not part.file.is_file()], place, arguments.processes, end)
+        do_all([part for part in every if not part.file.is_file()], place, arguments.processes, arguments.beside, end)
     finally:
         missing = collect(found, place.out, results, ending)
     return 1 if missing else 0

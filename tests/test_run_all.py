@@ -59,6 +59,41 @@ def test_points_that_read_the_same_features_are_one_part(run_all: ModuleType, tm
     assert {len(part.points) for part in times} == {1}
 
 
+def test_a_part_is_called_after_what_its_points_are(run_all: ModuleType, tmp_path: Path) -> None:
+    """What no variant leaves to the command is the same part whatever the command says; the rest is not."""
+    name = "time-and-temperature"
+    sampled, without, fewer = (
+        {part.file.name for part in run_all.parts(run_all.studies(asked(run_all, **how))[name], tmp_path)}
+        for how in ({"engine": "native"}, {"engine": "meanfield"}, {"engine": "native", "repeats": 3})
+    )
+
+    def kinds(files: set[str]) -> set[str]:
+        return {file.removeprefix(f"{name}-").split("_")[0] for file in files}
+
+    assert kinds(sampled & without) == {"time", "map", "trained", "replicas", "coupling", "wells"}
+    ten_seeds = {file for file in sampled if "-time_" in file or "-paper-" in file}
+    assert sampled - fewer == ten_seeds
+
+
+def test_what_is_sampled_and_what_not(run_all: ModuleType, tmp_path: Path) -> None:
+    found = run_all.studies(asked(run_all, engine="native"))
+    every = [part for study in found.values() for part in run_all.parts(study, tmp_path)]
+    groups = {f"{part.experiment.name}/{part.points[0].split('_')[0]}" for part in every if not part.samples}
+    map_and_factors = ("time", "map", "trained", "replicas", "coupling", "wells")
+    assert groups == {
+        "seeds/draw",
+        "seeds/batches",
+        "what-the-moments-carry/pairs-limit",
+        *(f"time-and-temperature/{kind}" for kind in map_and_factors),
+    }
+    sizes = {f"{part.experiment.name}/{part.points[0]}": part.size for part in every}
+    paper = 10 * 3 * 256 * 128 * 1000
+    assert sizes["seeds/everything"] == sizes["equal-resources/more-replicas"] == paper
+    assert sizes["equal-resources/more-nodes"] == paper
+    assert sizes["time-and-temperature/sampled-late_t_final-3p0"] == paper * 3 / 10
+    assert sizes["time-and-temperature/wells_J2-2p0"] == 3 * 3 * 256
+
+
 def test_without_sampling_what_only_sampling_can_do_is_left_out(run_all: ModuleType) -> None:
     everything, without = (run_all.studies(asked(run_all, engine=engine)) for engine in ("native", "meanfield"))
     left_out = {
@@ -117,7 +152,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("study", ["seeds", "what-the-moments-carry", "fusion"])
 def test_parts_put_together_have_the_bytes_of_the_whole(study: str, run_all: ModuleType, tmp_path: Path) -> None:
-    assert command(study, tmp_path).returncode == 0
+    assert command(study, tmp_path, "--beside", "1").returncode == 0
     (whole,) = run_all.studies(
         asked(run_all, studies=[study], engine="native", repeats=2, overrides=tiny(study))
     ).values()
