@@ -54,7 +54,7 @@ def deviations(study: Study) -> Figure:
         values = study.values(kind)
         sd = float(values.std(ddof=1))
         axes.barh(y, 100 * sd, color=COLOURS[0], height=0.6, alpha=0.7)
-        axes.plot([100 * end for end in sd_interval(sd, len(values))], [y, y], color=INK, linewidth=1.2)
+        axes.plot([100 * end for end in sd_interval(sd, len(values) - 1)], [y, y], color=INK, linewidth=1.2)
     axes.set_yticks(range(len(kinds)), ["all seeds", "draw", "batches", "noise", "readout"])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)

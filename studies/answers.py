@@ -7,6 +7,7 @@ study without such a file is listed as not yet run.
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from judged import (
     points,
     sd_interval,
 )
+
+from thermoment.experiments.experiment import read
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE, FIGURES = ROOT / "studies/results", ROOT / "docs/studies.md", ROOT / "docs/figures/studies"
@@ -65,21 +68,25 @@ def seeds(study: Study) -> Answer:
     }
     found = {kind: study.values(kind) for kind in kinds}
     spread = {kind: float(values.std(ddof=1)) for kind, values in found.items()}
-    total = spread["everything"]
-    table = [("what is varied", "seeds", "standard deviation, points", "95 % interval", "share of the variance")]
-    for kind, words in kinds.items():
-        low, high = sd_interval(spread[kind], len(found[kind]))
-        ends = f"{100 * low:.2f} to {100 * high:.2f}"
-        share = f"{spread[kind] ** 2 / total**2:.0%}" if total else ""
-        table.append((words, str(len(found[kind])), f"{100 * spread[kind]:.2f}", ends, share))
-    low, high = sd_interval(total, len(found["everything"]))
     parts = {kind: value for kind, value in spread.items() if kind != "everything"}
+    freedom = {kind: len(found[kind]) - 1 for kind in parts}
+    added = math.sqrt(sum(sd**2 for sd in parts.values()))
+    # Of a sum of variances: as many degrees of freedom as give its own variance (Satterthwaite).
+    together = added**4 / sum(sd**4 / freedom[kind] for kind, sd in parts.items()) if added else 1.0
+    table = [("what is varied", "seeds", "standard deviation, points", "95 % interval", "share of the four variances")]
+    for kind, words in kinds.items():
+        ends = _ends(spread[kind], len(found[kind]) - 1)
+        share = f"{spread[kind] ** 2 / added**2:.0%}" if added and kind in parts else ""
+        table.append((words, str(len(found[kind])), f"{100 * spread[kind]:.2f}", ends, share))
+    table.append(("the four, their variances added", "", f"{100 * added:.2f}", _ends(added, together), "100%"))
     order = sorted(parts, key=lambda kind: -parts[kind])
     by_kind = ", ".join(f"{kinds[kind]} {100 * parts[kind]:.2f}" for kind in order)
+    everything = found["everything"]
     sentence = (
-        f"One more run with other seeds differs by {100 * total:.2f} points (standard deviation of all reservoirs "
-        f"together; 95 % interval {100 * low:.2f} to {100 * high:.2f}, {len(found['everything'])} seeds, mean "
-        f"{percent(found['everything'].mean())}); each kind of seed alone gives, in points: {by_kind}."
+        f"One more run with other seeds differs by {100 * spread['everything']:.2f} points (standard deviation of all "
+        f"reservoirs together; 95 % interval {_ends(spread['everything'], len(everything) - 1)}, {len(everything)} "
+        f"seeds, mean {percent(everything.mean())}). Each kind of seed alone gives, in points: {by_kind}; their "
+        f"variances added make {100 * added:.2f} (95 % interval {_ends(added, together)})."
     )
     families = []
     if any(row["model"] == "K1" for row in study.rows):
@@ -88,6 +95,12 @@ def seeds(study: Study) -> Answer:
         sentence += f" Of the differences that the paper reports, {'; '.join(parts_of)}."
         families = [Family("Differences that the paper reports", reported)]
     return Answer(sentence, families, tables=[("", table)])
+
+
+def _ends(sd: float, freedom: float) -> str:
+    """The 95 % interval of a standard deviation, in points."""
+    low, high = sd_interval(sd, freedom)
+    return f"{100 * low:.2f} to {100 * high:.2f}"
 
 
 def _reported(study: Study) -> list[Pair]:
@@ -125,8 +138,6 @@ def equal_resources(study: Study) -> Answer:
     found = judge(pairs)
     parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
     sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
-    if missing := [words for name, words in names.items() if name not in there]:
-        sentence += f" Not yet run: {', '.join(missing)}."
     return Answer(sentence, [Family(DIFFERENCES, found)])
 
 
@@ -333,10 +344,15 @@ def _section(question: Question, paths: Sequence[Path]) -> str:
     if not paths:
         lines += [f"Not yet run (`thermoment run {question.study}`).", ""]
     answers: dict[str, Answer] = {}
+    every = read(question.study).points
     for path in paths:
         study = load(path)
         answers[study.dataset["name"]] = answer = question.answer(study)
         lines += [f"**On {study.where}.** {answer.sentence}", ""]
+        there = {row["variant"] for row in study.rows}
+        left = [f"`{name}`" for name in every if name not in there]
+        if 0 < len(left) < len(every):
+            lines += [f"Still to be run of its {len(every)} points: {', '.join(left)}.", ""]
         lines += [f"![{question.asks}](figures/studies/{path.stem}.svg)", ""]
         for title, table in answer.tables:
             lines += [*([f"{title}:", ""] if title else []), *_markdown(table)]
@@ -404,8 +420,8 @@ with some than with others. There readouts are fully fitted: the same loss is mi
 _QUICK = """## Do them yourself
 
 ```sh
-python studies/run_all.py --data-dir DIR --engine cuda --processes 4             # all of them, on one GPU
-python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3    # not sampled: two cores, 6 hours by estimate
+python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 5   # all of them, on one GPU
+python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           # not sampled: hours of two cores
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
@@ -415,8 +431,12 @@ thermoment run fusion --part 3/10 --store /shared/stages    # a tenth of it, as 
 
 `run_all.py` does what studies have in common once, goes on where it was stopped, and leaves STUDY.json of each in the
 folder `--results`. On one GPU several processes are faster than one, and faster still under NVIDIA's multi-process
-service (`nvidia-cuda-mps-control -d`): while one samples, others fit. Without sampling, the variants that only sampling
+service (`nvidia-cuda-mps-control -d`): while one samples, others fit. What names the engine `meanfield` needs no GPU:
+with `--beside 5`, five processes of two cores each do it meanwhile. Without sampling, the variants that only sampling
 can do are left out: strong coupling, double wells, sampled pairs.
+
+OUT/parts has a file for every part that is done. Those of studies that are not complete yet are in
+`studies/results/parts`: copied to OUT/parts, they are not done again.
 
 `study.json` of a finished run goes to `studies/results/STUDY.json` (another data set: `STUDY-NAME.json`); then
 `python studies/answers.py` writes this page.

@@ -200,9 +200,9 @@ def gain(one: Comparison) -> str:
     return f"{points(one.mean)} points ({ends})"
 
 
-def sd_interval(sd: float, n: int) -> tuple[float, float]:
-    """95 % interval of a standard deviation from n normal values."""
-    low, high = (sd * math.sqrt((n - 1) / chi2.ppf(tail, n - 1)) for tail in (0.975, 0.025))
+def sd_interval(sd: float, freedom: float) -> tuple[float, float]:
+    """95 % interval of a standard deviation of normal values; of n of them `freedom` is n - 1."""
+    low, high = (sd * math.sqrt(freedom / chi2.ppf(tail, freedom)) for tail in (0.975, 0.025))
     return low, high
 
 

@@ -138,7 +138,9 @@ def _grid(study: Study, points: dict[tuple[float, float], Point]) -> list[tuple[
     for kT in sorted({kT for kT, _ in points}):
         cells = []
         for t in times:
-            one = points[kT, t]
+            if (one := points.get((kT, t))) is None:
+                cells.append("")
+                continue
             found = trained_values(study, one) if one.variant.startswith("trained") else study.values(one.variant)
             cells.append(f"{100 * found.mean():.2f} ({_far(one)})")
         rows.append((f"{kT:g}", *cells))

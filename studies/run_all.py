@@ -143,13 +143,13 @@ def with_points(study: Experiment, points: Sequence[Point]) -> Experiment:
 
 
 def merged(study: Experiment, found: Sequence[tuple[Part, StudyResults]]) -> StudyResults:
-    """The results of a study from those of its parts."""
+    """The results of a study from those of its parts that are done."""
     rows = {
         name: replace(row, variant=name, engine=results.engine if row.engine is None else row.engine)
         for part, results in found
         for name, row in zip(part.points, results.study, strict=True)
     }
-    ordered = [rows[name] for name in study.points]
+    ordered = [rows[name] for name in study.points if name in rows]
     if len({row.engine for row in ordered}) == 1:
         ordered = [replace(row, engine=None) for row in ordered]
     if any(point.own for point in study.points.values()):
@@ -215,20 +215,27 @@ def stop(*_: object) -> None:
     sys.exit("Stopped. The same command goes on.")
 
 
-def collect(found: Mapping[str, Experiment], out: Path, results: Path, ending: str) -> list[str]:
-    """Writes study.json of every study whose parts are all there; says which are not."""
+def collect(
+    found: Mapping[str, Experiment], out: Path, results: Path, ending: str, *, incomplete: bool = False
+) -> list[str]:
+    """Writes study.json of every study whose parts are all there; says which are not.
+
+    incomplete: writes that of other studies too, with the points that are there
+    """
     results.mkdir(parents=True, exist_ok=True)
     missing = []
     for name, study in found.items():
         every = parts(study, out)
-        if not all(part.file.is_file() for part in every):
+        done = [part for part in every if part.file.is_file()]
+        if len(done) < len(every):
             missing.append(name)
-            continue
-        kept = [json.loads(part.file.read_text("utf-8")) for part in every]
-        typed = [StudyResults.from_json(one["results"], part.file.name) for one, part in zip(kept, every, strict=True)]
-        whole = merged(study, list(zip(every, typed, strict=True)))
+            if not (incomplete and done):
+                continue
+        kept = [json.loads(part.file.read_text("utf-8")) for part in done]
+        typed = [StudyResults.from_json(one["results"], part.file.name) for one, part in zip(kept, done, strict=True)]
+        whole = merged(study, list(zip(done, typed, strict=True)))
         write_whole(results / f"{name}{ending}.json", to_json(whole).encode())
-        print(f"{name}: {sum(one['seconds'] for one in kept):.0f} s in {len(every)} parts", flush=True)
+        print(f"{name}: {sum(one['seconds'] for one in kept):.0f} s in {len(done)} of {len(every)} parts", flush=True)
     return missing
 
 
@@ -245,6 +252,7 @@ def main() -> int:
     parser.add_argument("--beside", type=int, default=0, help="more of them, two cores each, for what is not sampled")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
+    parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("studies", nargs="*", default=STUDIES, help="all unless given")
     arguments = parser.parse_args()
@@ -255,10 +263,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     end = time.monotonic() + 60 * arguments.minutes
     every = [part for study in found.values() for part in parts(study, place.out)]
+    left = [part for part in every if not part.file.is_file() and not arguments.collect]
     try:
-        do_all([part for part in every if not part.file.is_file()], place, arguments.processes, arguments.beside, end)
+        do_all(left, place, arguments.processes, arguments.beside, end)
     finally:
-        missing = collect(found, place.out, results, ending)
+        missing = collect(found, place.out, results, ending, incomplete=arguments.collect)
     return 1 if missing else 0
 
 

@@ -86,6 +86,26 @@ def test_a_study_that_was_not_run_is_said_to_be_so(answers: ModuleType, tmp_path
     assert "points more" not in page
 
 
+def test_points_that_are_missing_are_named(answers: ModuleType, tmp_path: Path) -> None:
+    correct = noisy(4)
+    done = ("different", "one-recipe", "three-noises", "more-replicas")
+    write(tmp_path, "equal-resources", [row(name, correct(0)) for name in done])
+    assert "Still to be run of its 5 points: `more-nodes`." in answers.page(tmp_path)
+    write(tmp_path, "equal-resources", [row(name, correct(0)) for name in (*done, "more-nodes")])
+    assert "Still to be run" not in answers.page(tmp_path)
+
+
+def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, tmp_path: Path) -> None:
+    """Four kinds of ten seeds with the same variance, each of 9 degrees of freedom: four times that, of 36."""
+    alike = [9000 + 9 * (-1) ** k for k in range(10)]  # variance 81 * 10 / 9 = 90
+    rows = [row(kind, alike) for kind in ("everything", "draw", "batches", "noise", "fit")]
+    write(tmp_path, "seeds", rows)
+    page, sd = answers.page(tmp_path), np.sqrt(4 * 90) / N_TEST * 100
+    low, high = sd * np.sqrt(36 / 54.437), sd * np.sqrt(36 / 21.336)  # quantiles of chi-square with 36 degrees
+    assert f"their variances added make {sd:.2f} (95 % interval {low:.2f} to {high:.2f})" in page
+    assert page.count("| 25% |") == 4
+
+
 @pytest.mark.parametrize("n", [2, 5, 10])
 def test_only_what_the_seeds_can_tell_is_established(n: int) -> None:
     """Five comparisons: one of 0.5 points, one of 0.2 points, three of nothing; each scatters by 0.05 points."""
@@ -115,7 +135,7 @@ def test_a_difference_is_said_with_its_sign_and_interval() -> None:
 def test_the_deviation_of_normal_numbers_lies_in_its_interval_nineteen_times_of_twenty() -> None:
     judged = importlib.import_module("judged")
     draws = np.random.default_rng(2).normal(size=(4000, 8)).std(axis=1, ddof=1)
-    inside = np.mean([low < 1 < high for low, high in (judged.sd_interval(sd, 8) for sd in draws)])
+    inside = np.mean([low < 1 < high for low, high in (judged.sd_interval(sd, 7) for sd in draws)])
     assert inside == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / 4000))
 
 

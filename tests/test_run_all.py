@@ -161,6 +161,19 @@ def test_parts_put_together_have_the_bytes_of_the_whole(study: str, run_all: Mod
 
 
 @pytest.mark.slow
+def test_what_is_done_can_be_collected_before_the_rest(tmp_path: Path) -> None:
+    assert command("seeds", tmp_path).returncode == 0
+    (tmp_path / "seeds-digits.json").unlink()
+    next((tmp_path / "parts").glob("seeds-everything-*.json")).unlink()
+    found = command("seeds", tmp_path, "--collect")
+    assert found.returncode == 1
+    assert "in 4 of 5 parts" in found.stdout
+    kept = json.loads((tmp_path / "seeds-digits.json").read_text("utf-8"))
+    assert {row["variant"] for row in kept["rows"]} == {"draw", "batches", "noise", "fit"}
+    assert not list((tmp_path / "parts").glob("seeds-everything-*.json"))
+
+
+@pytest.mark.slow
 def test_parts_alone_are_enough_to_go_on(tmp_path: Path) -> None:
     assert command("seeds", tmp_path / "here").returncode == 0
     shutil.copytree(tmp_path / "here/parts", tmp_path / "there/parts")
