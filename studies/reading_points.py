@@ -16,8 +16,9 @@ def place(point: Point) -> tuple[float, float]:
 
 
 def the_map(study: Study) -> dict[tuple[float, float], Point]:
-    """The points with K as in the paper, by kT and t."""
-    return dict(sorted((place(point), point) for point in (*study.group("time"), *study.group("map"))))
+    """The points with K as in the paper, by kT and t; where one was done twice, the one with more seeds, of `cold`."""
+    every = (point for group in ("time", "map", "cold") for point in study.group(group))
+    return dict(sorted({place(point): point for point in every}.items()))
 
 
 def trained(study: Study) -> dict[tuple[float, float], Point]:
@@ -54,7 +55,7 @@ def answer(study: Study) -> Answer:
         Family(
             "K trained for the time and temperature at which the machine is read",
             judge([Pair(f"K trained there, {_at(at)}", "K as in the paper", trained_values(study, one),
-                        study.values(points[at].variant)) for at, one in there.items()]),
+                        study.values(points[at].variant)) for at, one in there.items() if at in points]),
         ),
         Family("One factor at a time around the paper's point", judge(_factors(study, home))),
         Family("Sampled, and without sampling", judge(_sampled(study, points))),
@@ -70,14 +71,16 @@ def answer(study: Study) -> Answer:
 
 def _sentence(study: Study, points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:
     others, learnt, factors, checks = (family.comparisons for family in families)
-    best, early = max(others, key=lambda one: one.mean), _of(others, _at((PAPER[0], min(t for _, t in points))))
+    best, times = max(others, key=lambda one: one.mean), [t for kT, t in points if kT == PAPER[0]]
+    early, late = (_of(others, _at((PAPER[0], t))) for t in (min(times), max(times)))
     seeds = len(study.values(points[PAPER].variant))
     found = [
         f"Read at kT = 0.1 and t = 1, as in the paper, the machine gets {percent(study.values('paper').mean())} "
         f"({seeds} seeds); the means of its nodes are then {_far(points[PAPER])} from equilibrium.",
         f"At {best.a}, the highest mean of the {len(others)} other points ({_far(_found(points, best.a))} from "
-        f"equilibrium): {gain(best)}; at {early.a} ({_far(_found(points, early.a))} from equilibrium): "
-        f"{gain(early)}.",
+        f"equilibrium): {gain(best)}. At the paper's temperature, read at {_time(late)} ("
+        f"{_far(_found(points, late.a))} from equilibrium): {gain(late)}; at {_time(early)} ("
+        f"{_far(_found(points, early.a))} from equilibrium): {gain(early)}.",
     ]
     if learnt:
         most, here = max(learnt, key=lambda one: one.mean), _of(learnt, f"K trained there, {_at(PAPER)}")
@@ -115,7 +118,7 @@ def _factors(study: Study, home: Values) -> list[Pair]:
     pairs += [
         Pair(f"symmetric W, s_W = {s:g}", "directed W", values, couplings[s, False])
         for (s, symmetric), values in couplings.items()
-        if symmetric
+        if symmetric and (s, False) in couplings
     ]
     return pairs + [Pair(f"J2 = {one.settings[J2]:g}", "J2 = 1", study.values(one.variant), home)
                     for one in wells(study)]  # fmt: skip
@@ -127,7 +130,7 @@ def _sampled(study: Study, points: dict[tuple[float, float], Point]) -> list[Pai
     return [
         Pair(f"{_at(at)}, sampled", "without sampling", study.values(one.variant), study.values(points[at].variant))
         for at, one in twice.items()
-        if one.engine != "meanfield"
+        if one.engine != "meanfield" and at in points
     ]
 
 
@@ -166,6 +169,11 @@ def _factor_rows(study: Study, home: Point) -> list[tuple[str, ...]]:
 
 def _at(at: tuple[float, float]) -> str:
     return f"kT = {at[0]:g}, t = {at[1]:g}"
+
+
+def _time(one: Comparison) -> str:
+    """The time of a point that is compared."""
+    return one.a.split(", ")[1]
 
 
 def _found(points: dict[tuple[float, float], Point], words: str) -> Point:

@@ -66,7 +66,8 @@ def times(correct: Callable[[float], list[int]]) -> list[dict[str, Any]]:
     rows += [point("replicas", -400 if M == 1 else 0, M=M) for M in (1, 1024)]
     rows += [point("coupling", 0, s=s, sym=sym) for s, sym in ((0.0, False), (0.1, False), (0.1, True))]
     rows += [point("strong", 200 * sym, engine="cuda", s=2.0, sym=sym) for sym in (False, True)]
-    return [*rows, point("wells", 0, J2=2.0), point("double-wells", -500, engine="cuda", J2=-1.0)]
+    rows += [point("wells", 0, J2=2.0), point("double-wells", -500, engine="cuda", J2=-1.0)]
+    return [*rows, point("cold", 20, 10, kT=0.01, t=1.0)]
 
 
 def test_the_page_follows_from_the_numbers(answers: ModuleType) -> None:
@@ -212,7 +213,9 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         "Three different reservoirs in place of three draws of one recipe: no difference established",
         "The paper's machine in place of raw pixels: +2.99 points",
         "At kT = 3, t = 10, the highest mean of the 23 other points (0.00 from equilibrium): +1.0",
-        "at kT = 0.1, t = 0.01 (0.99 from equilibrium): \N{MINUS SIGN}3.00 points",
+        "At the paper's temperature, read at t = 10 (0.00 from equilibrium): no difference established",
+        "at t = 0.01 (0.99 from equilibrium): \N{MINUS SIGN}3.00 points",
+        "| kT = 0.01, t = 1 | kT = 0.1, t = 1 | +0.20 | +0.17 to +0.22 | 10 | ",
         "in place of the paper's K, at the paper's point: no difference established (",
         "at kT = 1, t = 0.01, where the mean difference is highest: +3.01 points (",
         "the highest mean difference is that of symmetric W, s_W = 2 in place of directed W: +2.01 points",

@@ -70,8 +70,8 @@ def test_a_part_is_called_after_what_its_points_are(run_all: ModuleType, tmp_pat
     def kinds(files: set[str]) -> set[str]:
         return {file.removeprefix(f"{name}-").split("_")[0] for file in files}
 
-    assert kinds(sampled & without) == {"time", "map", "trained", "replicas", "coupling", "wells"}
-    ten_seeds = {file for file in sampled if "-time_" in file or "-paper-" in file}
+    assert kinds(sampled & without) == {"time", "cold", "map", "trained", "replicas", "coupling", "wells"}
+    ten_seeds = {file for file in sampled if any(word in file for word in ("-time_", "-cold_", "-paper-"))}
     assert sampled - fewer == ten_seeds
 
 
@@ -79,7 +79,7 @@ def test_what_is_sampled_and_what_not(run_all: ModuleType, tmp_path: Path) -> No
     found = run_all.studies(asked(run_all, engine="native"))
     every = [part for study in found.values() for part in run_all.parts(study, tmp_path)]
     groups = {f"{part.experiment.name}/{part.points[0].split('_')[0]}" for part in every if not part.samples}
-    map_and_factors = ("time", "map", "trained", "replicas", "coupling", "wells")
+    map_and_factors = ("time", "cold", "map", "trained", "replicas", "coupling", "wells")
     assert groups == {
         "seeds/draw",
         "seeds/batches",
