@@ -431,9 +431,9 @@ thermoment run fusion --part 3/10 --store /shared/stages    # a tenth of it, as 
 
 `run_all.py` does what studies have in common once, goes on where it was stopped, and leaves STUDY.json of each in the
 folder `--results`. On one GPU several processes are faster than one, and faster still under NVIDIA's multi-process
-service (`nvidia-cuda-mps-control -d`): while one samples, others fit. What names the engine `meanfield` needs no GPU:
-with `--beside 5`, five processes of two cores each do it meanwhile. Without sampling, the variants that only sampling
-can do are left out: strong coupling, double wells, sampled pairs.
+service (`nvidia-cuda-mps-control -d`): while one samples, others fit. What neither samples nor trains through the
+moments needs no GPU: with `--beside 5`, five processes of two cores each do it meanwhile. Without sampling, the
+variants that only sampling can do are left out: strong coupling, double wells, sampled pairs.
 
 OUT/parts has a file for every part that is done. Those of studies that are not complete yet are in
 `studies/results/parts`: copied to OUT/parts, they are not done again.

@@ -4,9 +4,9 @@
     python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           without sampling, on a laptop
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
-processes do them beside each other: while one samples, others fit. Parts that name the engine `meanfield` need no GPU:
---beside processes do them on two cores each. What parts have in common is done once (features that several studies
-read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
+processes do them beside each other: while one samples, others fit. Parts that neither sample nor train through the
+moments need no GPU: --beside processes do them on two cores each. What parts have in common is done once (features
+that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
@@ -71,6 +71,11 @@ class Part:
     def samples(self) -> bool:
         """Whether paths are sampled."""
         return self.first.engine != "meanfield"
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether a GPU does it much faster than a few cores."""
+        return self.samples or self.first.finite_time is not None
 
     @property
     def size(self) -> float:
@@ -180,7 +185,7 @@ def settle(free: "SimpleQueue[tuple[int, ...]]") -> None:
 def do_all(left: Sequence[Part], place: Place, processes: int, beside: int, end: float) -> None:
     """Does the parts, the largest first, until the clock says `end`. What fails is told, and does not stop the rest.
 
-    beside: processes of two cores each that do what is not sampled
+    beside: processes of two cores each, for parts that do without a GPU
     """
     context = get_context("spawn")
     free = context.SimpleQueue()
@@ -192,7 +197,7 @@ def do_all(left: Sequence[Part], place: Place, processes: int, beside: int, end:
         ProcessPoolExecutor(max(beside, 1), context, settle, (free,)) as solving,
     ):
         begun = {
-            (solving if beside and not part.samples else sampling).submit(do, part, place): part
+            (sampling if part.wants_gpu or not beside else solving).submit(do, part, place): part
             for part in sorted(left, key=lambda part: -part.size)
         }
         try:
@@ -249,7 +254,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; 5 are good for a GPU")
-    parser.add_argument("--beside", type=int, default=0, help="more of them, two cores each, for what is not sampled")
+    parser.add_argument("--beside", type=int, default=0, help="more of them, of two cores each and without a GPU")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")

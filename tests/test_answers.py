@@ -74,6 +74,25 @@ def test_the_page_follows_from_the_numbers(answers: ModuleType) -> None:
     assert (ROOT / "docs/studies.md").read_text("utf-8") == answers.page()
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("seeds", "everything"), ("fusion", "optimiser-sgd_head-uniform")),
+        (("fusion", "optimiser-adam_head-normal"), ("beside-others", "adam")),
+        (("equal-resources", "different"), ("time-and-temperature", "paper")),
+    ],
+)
+def test_what_two_committed_studies_both_ran_has_the_same_counts(
+    one: tuple[str, str], other: tuple[str, str], answers: ModuleType
+) -> None:
+    """Studies that were run apart each trained, sampled and read this machine: done again, it gives the same."""
+    paths = [answers.RESULTS / f"{study}.json" for study, _ in (one, other)]
+    if missing := [path.stem for path in paths if not path.is_file()]:
+        pytest.skip(f"{' and '.join(missing)} not yet run")
+    found = [answers.load(path).values(point) for path, (_, point) in zip(paths, (one, other), strict=True)]
+    assert found[0].tolist() == found[1].tolist()
+
+
 def test_every_committed_study_has_its_figure(answers: ModuleType) -> None:
     for question in answers.QUESTIONS:
         for path in answers.files(question.study):

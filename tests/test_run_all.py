@@ -86,6 +86,8 @@ def test_what_is_sampled_and_what_not(run_all: ModuleType, tmp_path: Path) -> No
         "what-the-moments-carry/pairs-limit",
         *(f"time-and-temperature/{kind}" for kind in map_and_factors),
     }
+    learnt = {part.points[0].split("_")[0] for part in every if part.wants_gpu and not part.samples}
+    assert learnt == {"trained"}
     sizes = {f"{part.experiment.name}/{part.points[0]}": part.size for part in every}
     paper = 10 * 3 * 256 * 128 * 1000
     assert sizes["seeds/everything"] == sizes["equal-resources/more-replicas"] == paper
