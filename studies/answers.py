@@ -88,13 +88,19 @@ def seeds(study: Study) -> Answer:
         f"seeds, mean {percent(everything.mean())}). Each kind of seed alone gives, in points: {by_kind}; their "
         f"variances added make {100 * added:.2f} (95 % interval {_ends(added, together)})."
     )
+    short = f"{sentence.split(' (')[0]} (95 % interval {_ends(spread['everything'], len(everything) - 1)})"
     families = []
     if any(row["model"] == "K1" for row in study.rows):
         reported = judge(_reported(study))
         parts_of = [f"{one.a} in place of {one.b}: {gain(one)}" for one in reported]
         sentence += f" Of the differences that the paper reports, {'; '.join(parts_of)}."
         families = [Family("Differences that the paper reports", reported)]
-    return Answer(sentence, families, tables=[("", table)])
+        held, fell = (
+            " and ".join(f"{one.a} over {one.b}" for one in reported if one.established is wanted) or "none"
+            for wanted in (True, False)
+        )
+        short += f"; of the differences that the paper reports, established: {held}; not established: {fell}"
+    return Answer(f"{short}.", sentence, families, tables=[("", table)])
 
 
 def _ends(sd: float, freedom: float) -> str:
@@ -111,7 +117,7 @@ def _reported(study: Study) -> list[Pair]:
     return [
         Pair("K2", "K1", single["K2"], single["K1"]),
         Pair("(m1, m2, m4)", "(m1, m2)", joined, study.values("everything", orders=(1, 2))),
-        Pair("all three joined", f"the best of them, {best}", joined, single[best]),
+        Pair("all three joined", f"the best of them ({best})", joined, single[best]),
         Pair("joined features", "averaged outputs", joined, study.values("everything", fusion="logit")),
     ]
 
@@ -138,7 +144,11 @@ def equal_resources(study: Study) -> Answer:
     found = judge(pairs)
     parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
     sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
-    return Answer(sentence, [Family(DIFFERENCES, found)])
+    other = {one.b: one for one in found[:-1]}
+    told = [f"of {words}: {gain(other[words])}" for name in ("one-recipe", "more-nodes")
+            if (words := names[name]) in other]  # fmt: skip
+    short = f"Three different reservoirs in place {'; '.join(told)}."
+    return Answer(short, sentence, [Family(DIFFERENCES, found)])
 
 
 def moments(study: Study) -> Answer:
@@ -161,7 +171,11 @@ def moments(study: Study) -> Answer:
             pair(RAW, ("mu4",)),
         ]
     )
-    second, fourth, squares, _, _, physics, *_ = found
+    second, fourth, squares, powers, _, physics, *_ = found
+    short = (
+        f"m1, m2 and m4 in place of powers of the mean, in which there is no fluctuation: {gain(powers)}; in place of "
+        f"powers of the stationary point, which need no physics: {gain(physics)}."
+    )
     sentence = (
         f"The mean square m2 beside the mean m1: {gain(second)}; m4 beside both: {gain(fourth)}; m2 in place of the "
         f"square of the mean: {gain(squares)}; all three moments in place of x, x^2 and x^4 of the stationary point, "
@@ -184,7 +198,7 @@ def moments(study: Study) -> Answer:
             f"{'; '.join(said)}."
         )
         families.append(Family("Pairs of nodes, K1 alone", of_pairs))
-    return Answer(sentence, families)
+    return Answer(short, sentence, families)
 
 
 def fusion(study: Study) -> Answer:
@@ -217,7 +231,9 @@ def fusion(study: Study) -> Answer:
     for name in dict.fromkeys(one.a for one in found):
         parts = [f"of {one.b}: {gain(one)}" for one in found if one.a == name]
         sentences.append(f"{name[0].upper()}{name[1:]}, in place {'; '.join(parts)} ({found[0].n} seeds).")
-    return Answer(" ".join(sentences), [Family(DIFFERENCES, found)])
+    averaged = [one for one in found if one.b.startswith("averaged")]
+    told = "; ".join(f"{one.a}: {gain(one)}" for one in averaged)
+    return Answer(f"In place of {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
 
 
 def beside_others(study: Study) -> Answer:
@@ -253,7 +269,12 @@ def beside_others(study: Study) -> Answer:
         cost = study.cost(variant)
         table.append((*_line(name, values, _products(name, study)), "" if cost is None else f"{cost:.3g}"))
     table += [(*_line(name, values, _products(name, study)), "") for name, values in others.items()]
-    return Answer(sentence, [Family(DIFFERENCES, [*found, learnt])], [("What each gets, and what it costs", table)])
+    short = (
+        f"The paper's machine in place of {random.b}: {gain(random)}; {found[-1].a} in place of {found[-1].b}: "
+        f"{gain(found[-1])}."
+    )
+    tables = [("What each gets, and what it costs", table)]
+    return Answer(short, sentence, [Family(DIFFERENCES, [*found, learnt])], tables)
 
 
 def _line(name: str, values: Values, products: int) -> tuple[str, str, str, str]:
@@ -333,10 +354,18 @@ def page(folder: Path = RESULTS) -> str:
     """The text of docs/studies.md."""
     done = {question.study: files(question.study, folder) for question in QUESTIONS}
     sections = [_section(question, done[question.study]) for question in QUESTIONS]
+    short = ["## In short", "", *(_in_short(question, done[question.study]) for question in QUESTIONS), ""]
     missing = [
         question for question in QUESTIONS if not any(path.stem == question.study for path in done[question.study])
     ]
-    return "\n".join([_HEAD, *sections, _missing(missing), _QUICK])
+    return "\n".join([_HEAD, *short, *sections, _missing(missing), _QUICK])
+
+
+def _in_short(question: Question, paths: Sequence[Path]) -> str:
+    """The question with one sentence for every data set."""
+    studies = [load(path) for path in paths]
+    told = [f"On {study.dataset['name']}: {question.answer(study).short}" for study in studies]
+    return f"- **{question.asks}** {' '.join(told) or 'Not yet run.'}"
 
 
 def _section(question: Question, paths: Sequence[Path]) -> str:

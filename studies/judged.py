@@ -181,7 +181,10 @@ class Family:
 class Answer:
     """What one run of a study says."""
 
+    short: str
+    """one sentence: what the question asks first"""
     sentence: str
+    """all of it"""
     families: Sequence[Family] = ()
     tables: Sequence[tuple[str, Sequence[Sequence[str]]]] = ()
     """a title, a head and rows each, where there is more to show than comparisons"""

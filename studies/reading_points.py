@@ -66,7 +66,18 @@ def answer(study: Study) -> Answer:
         ("One factor at a time", _factor_rows(study, points[PAPER])),
     ]
     shown = [(title, rows) for title, rows in tables if len(rows) > 1]
-    return Answer(_sentence(study, points, families), [one for one in families if one.comparisons], shown)
+    held = [one for one in families if one.comparisons]
+    return Answer(_short(points, families), _sentence(study, points, families), held, shown)
+
+
+def _short(points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:
+    """What later and colder readings bring, and training for them."""
+    others, learnt, *_ = (family.comparisons for family in families)
+    late, cold = (PAPER[0], max(t for _, t in points)), (min(kT for kT, _ in points), PAPER[1])
+    found = [f"{_at(at)} ({_far(points[at])} from equilibrium): {gain(_of(others, _at(at)))}" for at in (late, cold)]
+    here = [one for one in learnt if one.a == f"K trained there, {_at(PAPER)}"]
+    found += [f"{one.a} in place of the paper's K: {gain(one)}" for one in here]
+    return f"In place of {_at(PAPER)} ({_far(points[PAPER])} from equilibrium), {'; '.join(found)}."
 
 
 def _sentence(study: Study, points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:

@@ -226,7 +226,11 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
     for sentence in (
         "Of the differences that the paper reports, K2 in place of K1: +0.4",
         "(m1, m2, m4) in place of (m1, m2): no difference established (",
-        "all three joined in place of the best of them, K2: +0.5",
+        "all three joined in place of the best of them (K2): +0.5",
+        "established: K2 over K1 and all three joined over the best of them (K2) and joined features over averaged",
+        "not established: (m1, m2, m4) over (m1, m2). On fashion-mnist: One more",
+        "On mnist: In place of averaged readouts, joined features, K trained by SGD: +0.1",
+        "On mnist: In place of kT = 0.1, t = 1 (0.37 from equilibrium), kT = 0.1, t = 10 (0.00 from equilibrium): no",
         "joined features in place of averaged outputs: +0.2",
         "of one reservoir with three times the nodes: \N{MINUS SIGN}0.4",
         "Three different reservoirs in place of three draws of one recipe: no difference established",
