@@ -291,7 +291,22 @@ class TestSeeds:
         given["study"][1]["accuracy"] = given["study"][1]["accuracy"][:3]
         with look():
             panels = [axes for axes in seeds.study(StudyResults.from_json(given)).axes if axes.get_title()]
-        assert [len(self.dots(axes)) for axes in panels] == [3] * 3 + [2] * 7
+        judged, *others = (
+            panels  # by all reservoirs, or by the one that a variant has; then models, but for that of all
+        )
+        assert judged.get_title() == "all its reservoirs"
+        assert len(self.dots(judged)) == 3
+        assert [len(self.dots(axes)) for axes in others] == [3] * 3 + [2] * 6
+
+    def test_a_model_of_one_variant_has_no_panel(self) -> None:
+        given = study()
+        joined = next(row for row in given["study"][0]["accuracy"] if row["model"] == "K1+K2+K3")
+        for variant in given["study"][1:]:
+            variant["accuracy"] = [row for row in variant["accuracy"] if row["model"] == joined["model"]][:1]
+        with look():
+            (panel,) = [axes for axes in seeds.study(StudyResults.from_json(given)).axes if axes.get_title()]
+        assert self.dots(panel)[0] == [100 * n / joined["total"] for n in joined["correct"]]
+        assert len(self.dots(panel)) == len(given["study"])
 
 
 @pytest.mark.parametrize(

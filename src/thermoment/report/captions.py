@@ -160,8 +160,8 @@ def _study(results: StudyResults) -> Caption:
             f"Plot of test accuracy over {listing(varied)}. The tables of this page hold every number.",
         )
     return Caption(
-        f"Test accuracy of {len(results.study)} variants, one panel a model: every seed (dot), their mean (line), "
-        "the range in which one more run falls with probability 95 % (bar), and the paper's number where there is one "
-        "(dashed).",
+        f"Test accuracy of {len(results.study)} variants, one panel a model that several of them have: every seed "
+        "(dot), their mean (line), the range in which one more run falls with probability 95 % (bar), and the paper's "
+        "number where there is one (dashed).",
         "Dot plots of test accuracy, one panel a model, one row a variant. The tables of this page hold every number.",
     )

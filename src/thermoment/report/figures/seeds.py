@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from thermoment.plot.style import COLOURS, INK, MUTED, WIDTH, grid, panel, short_name, text
 from thermoment.report.formatting import FIT_NAMES
 from thermoment.results import paper
+from thermoment.results.naming import ModelKey
 from thermoment.results.results import Results, StudyResults, Summary
+from thermoment.results.study import headlines
 from thermoment.results.table import Table
 
 _PANELS_IN_A_ROW = 5
@@ -36,27 +38,30 @@ def repeats(results: Results) -> Figure:
 
 
 def study(results: StudyResults) -> Figure:
-    """A panel a model; in it every variant's repeats, and the paper's number as a line."""
+    """A panel a model that several variants have; in it every variant's repeats, and the paper's number as a line.
+
+    Before them, where variants are judged by different models, a panel of what each is judged by.
+    """
     variants, published = results.study, paper.beside(results)
     table = Table.of(row for variant in variants for row in variant.accuracy)  # its rows are those of one variant
-    fit = table.fits[0]
-    models = table.models(fit)
-    columns = min(_PANELS_IN_A_ROW, len(models))
-    rows = math.ceil(len(models) / columns)
+    found = _panels(results, table)
+    columns = min(_PANELS_IN_A_ROW, len(found))
+    rows = math.ceil(len(found) / columns)
     figure = Figure(figsize=(WIDTH, rows * (0.75 + 0.2 * len(variants)) + 0.3), layout="constrained")
     cells = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-    for cell in cells[len(models) :]:
+    for cell in cells[len(found) :]:
         cell.set_axis_off()
-    for axes in cells[max(len(models) - columns, 0) : len(models)]:
+    for axes in cells[max(len(found) - columns, 0) : len(found)]:
         axes.set_xlabel("accuracy (%)")
-    for model, axes in zip(models, cells, strict=False):
-        correct = published.correct(model)
+    for (model, judged), axes in zip(found, cells, strict=False):
+        correct = None if model is None else published.correct(model)
         if correct is not None:
             axes.axvline(100 * correct / paper.N_TEST, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
-        for y, variant in enumerate(variants):
-            if row := variant.row(replace(model, readout=fit)):
+        for y, row in enumerate(judged):
+            if row:
                 strip(axes, y, row, None)
-        axes.set_title(short_name(model, table.largest, table.full), fontsize=9)
+        title = "all its reservoirs" if model is None else short_name(model, table.largest, table.full)
+        axes.set_title(title, fontsize=9)
         axes.set_yticks(range(len(variants)), [text(variant.variant) for variant in variants])
         axes.set_ylim(len(variants) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
@@ -64,6 +69,24 @@ def study(results: StudyResults) -> Figure:
         grid(axes, "x")
     _legend(figure, published, line=True)
     return figure
+
+
+def _panels(results: StudyResults, table: Table[Summary]) -> list[tuple[ModelKey | None, list[Summary | None]]]:
+    """Models, each with its row of every variant; None for the model that each variant is judged by."""
+    fit = table.fits[0]
+    of_models = [
+        (model, [variant.row(replace(model, readout=fit)) for variant in results.study]) for model in table.models(fit)
+    ]
+    shared = [(model, rows) for model, rows in of_models if sum(row is not None for row in rows) > 1]
+    judged: list[Summary | None] = [one.row for one in headlines(results)]
+    if len({row.model for row in judged if row}) > 1:
+        return [(None, judged), *((model, rows) for model, rows in shared if not _same(rows, judged))]
+    return list(shared or of_models)
+
+
+def _same(rows: list[Summary | None], judged: list[Summary | None]) -> bool:
+    """Whether rows are those that the variants are judged by, as far as they are there."""
+    return all(row is None or row == other for row, other in zip(rows, judged, strict=True))
 
 
 def strip(axes: Axes, y: float, row: Summary, correct: int | None) -> None:
