@@ -1,0 +1,314 @@
+"""The paper's open questions, and what the rows of a study answer to each. For answers.py."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import reading_points
+from judged import Answer, Family, Pair, Study, Values, gain, judge, percent, sd_interval
+
+RAW, CENTRAL, POWERS, REST = (
+    ("m1", "m2", "m4"),
+    ("m1", "mu2", "mu4"),
+    ("m1", "m1^2", "m1^4"),
+    ("x", "x^2", "x^4"),
+)
+EIGHT = tuple(f"m{p}" for p in range(1, 9))
+PAIRED, MEANS = (*RAW, "pair"), (*RAW, "means")
+DIFFERENCES = "Differences"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of the paper's open questions, and the study that answers it."""
+
+    study: str
+    asks: str
+    answer: Callable[[Study], Answer]
+    remains: str
+    time: str
+    """of the whole study on one GPU, as estimated"""
+
+
+def seeds(study: Study) -> Answer:
+    """How far the accuracy scatters over each kind of seed."""
+    kinds = {
+        "everything": "all seeds",
+        "draw": "the draw of W, K and b",
+        "batches": "the batches that train K",
+        "noise": "the noise of the simulation",
+        "fit": "the batches that fit the readout",
+    }
+    found = {kind: study.values(kind) for kind in kinds}
+    spread = {kind: float(values.std(ddof=1)) for kind, values in found.items()}
+    parts = {kind: value for kind, value in spread.items() if kind != "everything"}
+    freedom = {kind: len(found[kind]) - 1 for kind in parts}
+    added = math.sqrt(sum(sd**2 for sd in parts.values()))
+    # Of a sum of variances: as many degrees of freedom as give its own variance (Satterthwaite).
+    together = added**4 / sum(sd**4 / freedom[kind] for kind, sd in parts.items()) if added else 1.0
+    table = [("what is varied", "seeds", "standard deviation, points", "95 % interval", "share of the four variances")]
+    for kind, words in kinds.items():
+        ends = _ends(spread[kind], len(found[kind]) - 1)
+        share = f"{spread[kind] ** 2 / added**2:.0%}" if added and kind in parts else ""
+        table.append((words, str(len(found[kind])), f"{100 * spread[kind]:.2f}", ends, share))
+    table.append(("the four, their variances added", "", f"{100 * added:.2f}", _ends(added, together), "100%"))
+    order = sorted(parts, key=lambda kind: -parts[kind])
+    by_kind = ", ".join(f"{kinds[kind]} {100 * parts[kind]:.2f}" for kind in order)
+    everything, ends = found["everything"], _ends(spread["everything"], len(found["everything"]) - 1)
+    scatter = f"One more run with other seeds differs by {100 * spread['everything']:.2f} points"
+    sentence = (
+        f"{scatter} (standard deviation of all reservoirs together; 95 % interval {ends}, {len(everything)} seeds, "
+        f"mean {percent(everything.mean())}). Each kind of seed alone gives, in points: {by_kind}; their variances "
+        f"added make {100 * added:.2f} (95 % interval {_ends(added, together)})."
+    )
+    short = f"{scatter} (95 % interval {ends})"
+    families = []
+    if any(row["model"] == "K1" for row in study.rows):
+        reported = judge(_reported(study))
+        parts_of = [f"{one.a} in place of {one.b}: {gain(one)}" for one in reported]
+        sentence += f" Of the differences that the paper reports, {'; '.join(parts_of)}."
+        families = [Family("Differences that the paper reports", reported)]
+        held, fell = (
+            " and ".join(f"{one.a} over {one.b}" for one in reported if one.established is wanted) or "none"
+            for wanted in (True, False)
+        )
+        short += f"; of the differences that the paper reports, established: {held}; not established: {fell}"
+    return Answer(f"{short}.", sentence, families, tables=[("", table)])
+
+
+def _ends(sd: float, freedom: float) -> str:
+    """The 95 % interval of a standard deviation, in points."""
+    low, high = sd_interval(sd, freedom)
+    return f"{100 * low:.2f} to {100 * high:.2f}"
+
+
+def _reported(study: Study) -> list[Pair]:
+    """The differences that the paper reports, over all seeds."""
+    joined = study.values("everything")
+    single = {name: study.values("everything", model=name) for name in ("K1", "K2", "K3")}
+    best = max(single, key=lambda name: float(single[name].mean()))
+    return [
+        Pair("K2", "K1", single["K2"], single["K1"]),
+        Pair("(m1, m2, m4)", "(m1, m2)", joined, study.values("everything", orders=(1, 2))),
+        Pair("all three joined", f"the best of them ({best})", joined, single[best]),
+        Pair("joined features", "averaged outputs", joined, study.values("everything", fusion="logit")),
+    ]
+
+
+def equal_resources(study: Study) -> Answer:
+    """Whether three different reservoirs beat as many nodes or replicas spent otherwise."""
+    names = {
+        "one-recipe": "three draws of one recipe",
+        "three-noises": "one reservoir with three noises",
+        "more-replicas": "one reservoir with three times the replicas",
+        "more-nodes": "one reservoir with three times the nodes",
+    }
+    different = study.values("different")
+    there = {row["variant"]: row.get("engine", study.engine) for row in study.rows}
+    if {engine == "meanfield" for engine in there.values()} == {True, False}:
+        names = {name: words + ", without sampling" * (there.get(name) == "meanfield") for name, words in names.items()}
+    pairs = [
+        Pair("three different reservoirs", words, different, study.values(name))
+        for name, words in names.items()
+        if name in there
+    ]
+    noises, replicas = study.values("three-noises"), study.values("more-replicas")
+    pairs.append(Pair(names["three-noises"], names["more-replicas"], noises, replicas))
+    found = judge(pairs)
+    parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
+    sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
+    other = {one.b: one for one in found[:-1]}
+    told = [f"of {words}: {gain(other[words])}" for name in ("one-recipe", "more-nodes")
+            if (words := names[name]) in other]  # fmt: skip
+    short = f"Three different reservoirs in place {'; '.join(told)}."
+    return Answer(short, sentence, [Family(DIFFERENCES, found)])
+
+
+def moments(study: Study) -> Answer:
+    """What raw moments carry beyond the mean, and beyond what needs no physics."""
+    raw = study.reads(RAW)
+
+    def pair(a: Sequence[str], b: Sequence[str]) -> Pair:
+        return Pair(" ".join(a), " ".join(b), study.reads(a), study.reads(b))
+
+    found = judge(
+        [
+            pair(RAW[:2], RAW[:1]),
+            pair(RAW, RAW[:2]),
+            pair(RAW[:2], POWERS[:2]),
+            pair(RAW, POWERS),
+            pair(RAW, CENTRAL),
+            pair(RAW, REST),
+            pair(RAW, EIGHT),
+            pair(RAW, ("mu2",)),
+            pair(RAW, ("mu4",)),
+        ]
+    )
+    second, fourth, squares, powers, _, physics, *_ = found
+    short = (
+        f"m1, m2 and m4 in place of powers of the mean, in which there is no fluctuation: {gain(powers)}; in place of "
+        f"powers of the stationary point, which need no physics: {gain(physics)}."
+    )
+    sentence = (
+        f"The mean square m2 beside the mean m1: {gain(second)}; m4 beside both: {gain(fourth)}; m2 in place of the "
+        f"square of the mean: {gain(squares)}; all three moments in place of x, x^2 and x^4 of the stationary point, "
+        f"which needs neither noise nor time nor coupling: {gain(physics)} ({len(raw)} seeds)."
+    )
+    families = [Family(DIFFERENCES, found)]
+    groups = {"pairs": "128 replicas, sampled", "pairs-limit": "infinitely many replicas"}
+    if known := [group for group in groups if study.group(group)]:
+        of_pairs = judge(
+            [
+                Pair(f"{' '.join(a)} ({groups[group]})", " ".join(b), study.reads(a, group), study.reads(b, group))
+                for group in known
+                for a, b in ((PAIRED, RAW), (PAIRED, MEANS), ((*MEANS, "pair"), MEANS))
+            ]
+        )
+        said = [f"{groups[group]}: {gain(of_pairs[3 * k])} beside m1, m2 and m4, and in place of the products of the "
+                f"means {gain(of_pairs[3 * k + 1])}" for k, group in enumerate(known)]  # fmt: skip
+        sentence += (
+            " Of one reservoir, K1, E[x_i x_j] of every node with the one that pushes it most strongly: "
+            f"{'; '.join(said)}."
+        )
+        families.append(Family("Pairs of nodes, K1 alone", of_pairs))
+    return Answer(short, sentence, families)
+
+
+def fusion(study: Study) -> Answer:
+    """Whether joined features beat any late fusion."""
+    rows = list(study.fits("training.optimiser"))
+    several = len({row["readout"] for row in rows}) > 1
+
+    def joined(row: Any) -> str:
+        how = {"sgd": "SGD", "adam": "Adam"}.get(row["optimiser"], row["optimiser"])
+        return f"joined features, K trained by {how}" + (f", readout {row['readout']}" if several else "")
+
+    found = judge(
+        [
+            Pair(
+                joined(row),
+                f"{late} readouts",
+                study.values(row["variant"], readout=row["readout"]),
+                study.values(row["variant"], readout=row["readout"], fusion=key),
+            )
+            for row in rows
+            for key, late in (
+                ("logit", "averaged"),
+                ("weighted", "weighted"),
+                ("calibrated", "calibrated"),
+                ("stacked", "stacked"),
+            )
+        ]
+    )
+    sentences = []
+    for name in dict.fromkeys(one.a for one in found):
+        parts = [f"of {one.b}: {gain(one)}" for one in found if one.a == name]
+        sentences.append(f"{name[0].upper()}{name[1:]}, in place {'; '.join(parts)} ({found[0].n} seeds).")
+    averaged = [one for one in found if one.b.startswith("averaged")]
+    told = "; ".join(f"{one.a}: {gain(one)}" for one in averaged)
+    return Answer(f"In place of {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
+
+
+def beside_others(study: Study) -> Answer:
+    """What the machine gets beside classifiers that need no physics."""
+    paper, trained = study.values("paper"), study.values("trained", readout="trained")
+    adam = study.values("adam")
+    others = study.baselines("paper")
+    others |= {name: values for name, values in study.baselines("trained").items() if name not in others}
+    pairs = [Pair("the paper's machine", name, paper, values) for name, values in others.items()]
+    pairs += [Pair("K trained with Adam", name, adam, values) for name, values in others.items() if "MLP" in name]
+    pairs += [
+        Pair("the machine trained through its moments", name, trained, values)
+        for name, values in others.items()
+        if "distorted" in name
+    ]
+    pairs.append(Pair("K trained with Adam", "the paper's machine", adam, paper))
+    found = judge(pairs)
+    *found, learnt = found
+    largest = max((name for name in others if "random" in name), key=lambda name: int(name.split()[0]))
+    random = next(one for one in found if one.b == largest)
+    sentence = (
+        f"The paper's machine in place of {found[0].b}: {gain(found[0])}; of {random.b}: {gain(random)}; "
+        f"{found[-1].a} in place of {found[-1].b}: {gain(found[-1])} ({found[-1].n} seeds, else {len(paper)}); "
+        f"K trained with Adam in place of SGD: {gain(learnt)}."
+    )
+    machines = {
+        "the paper's machine": ("paper", paper),
+        "K trained with Adam": ("adam", adam),
+        "the machine trained through its moments": ("trained", trained),
+    }
+    table = [("machine", "accuracy, %", "seeds", "multiply-adds an answer, outside of the physics", "kT an answer")]
+    for name, (variant, values) in machines.items():
+        cost = study.cost(variant)
+        table.append((*_line(name, values, _products(name, study)), "" if cost is None else f"{cost:.3g}"))
+    table += [(*_line(name, values, _products(name, study)), "") for name, values in others.items()]
+    short = (
+        f"The paper's machine in place of {random.b}: {gain(random)}; {found[-1].a} in place of {found[-1].b}: "
+        f"{gain(found[-1])}."
+    )
+    tables = [("What each gets, and what it costs", table)]
+    return Answer(short, sentence, [Family(DIFFERENCES, [*found, learnt])], tables)
+
+
+def _line(name: str, values: Values, products: int) -> tuple[str, str, str, str]:
+    return name, f"{100 * values.mean():.2f}", str(len(values)), f"{products:,}".replace(",", " ")
+
+
+def _products(name: str, study: Study) -> int:
+    """Multiplications and additions that an answer takes beside the physics: K I of a machine, and the readout."""
+    inputs, classes = int(study.dataset["n_inputs"]), int(study.dataset["n_classes"])
+    size = int(next((word for word in name.replace(",", "").split() if word.isdecimal()), 0))
+    if "machine" in name or "Adam" in name:
+        nodes = sum(study.n_nodes)
+        return inputs * nodes + len(RAW) * nodes * classes
+    if "PCA" in name:
+        return inputs * size + 2 * size * classes
+    return inputs * size + size * classes if size else inputs * classes
+
+
+QUESTIONS = (
+    Question(
+        "seeds",
+        "By how much does the paper's accuracy scatter, and which seeds does that come from?",
+        seeds,
+        "The test set is one and the same in all runs: what another test set would change is not in these numbers.",
+        "10 minutes",
+    ),
+    Question(
+        "equal-resources",
+        "Do three different reservoirs get more than the same number of nodes, or of replicas, spent otherwise?",
+        equal_resources,
+        "Recipes other than the paper's three.",
+        "10 minutes",
+    ),
+    Question(
+        "what-the-moments-carry",
+        "Is the gain of the higher moments due to fluctuations, or to powers of the mean?",
+        moments,
+        "Pairs of nodes in three reservoirs together, and more pairs than nodes.",
+        "7 minutes",
+    ),
+    Question(
+        "time-and-temperature",
+        "At which reading time and temperature is the machine best, how far is it from equilibrium then, and what do "
+        "replicas, coupling and wells change?",
+        reading_points.answer,
+        "Two factors at a time away from the paper's point; K trained there with sampling.",
+        "15 minutes",
+    ),
+    Question(
+        "fusion",
+        "Do joined features get more than late fusion that is calibrated, weighted or learned?",
+        fusion,
+        "Late fusion that is not linear in the outputs.",
+        "5 minutes",
+    ),
+    Question(
+        "beside-others",
+        "What does the machine get beside classifiers that need no physics?",
+        beside_others,
+        "Convolutional networks, which get more than any of these.",
+        "10 minutes",
+    ),
+)
