@@ -38,7 +38,7 @@ def page(folder: Path = RESULTS) -> str:
     missing = [
         question for question in QUESTIONS if not any(path.stem == question.study for path in done[question.study])
     ]
-    return "\n".join([_HEAD, *short, *sections, _missing(missing), _QUICK])
+    return "\n".join([_HEAD, *short, *sections, _missing(missing), _times(folder), _QUICK])
 
 
 def _in_short(question: Question, paths: Sequence[Path]) -> str:
@@ -104,6 +104,23 @@ def _missing(questions: Sequence[Question]) -> str:
     rows = [("study", "command", "time on one GPU, estimated")]
     rows += [(one.study, f"`thermoment run {one.study}`", one.time) for one in questions]
     return "\n".join(["## Not yet run on MNIST", "", *_markdown(rows)])
+
+
+def _times(folder: Path) -> str:
+    """How long the studies took, machine by machine."""
+    rows = [("data", "engine of what is sampled", "seeds", "machine", "parts", "minutes")]
+    for path in sorted(folder.glob("times-*.json")):
+        found = json.loads(path.read_text("utf-8"))
+        seeds = f"at most {found['repeats']}" if found["repeats"] else "all"
+        for one in found["machines"]:
+            host = f"{one['cores']} cores of {one['processor']}"
+            machine = host if one["accelerator"] == "none" else f"{one['accelerator']}, {host}"
+            done = f"{one['parts']} of {found['parts']}"
+            rows.append((found["data"], found["engine"], seeds, machine, done, f"{one['minutes']:.0f}"))
+    if len(rows) == 1:
+        return ""
+    head = "Minutes in which a machine was at work on the parts of all studies, several of them at a time:"
+    return "\n".join(["## How long it takes", "", head, "", *_markdown(rows)])
 
 
 _HEAD = """# Studies

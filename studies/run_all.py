@@ -11,8 +11,9 @@ that several studies read stay in the store: 13 GB for MNIST). The same command 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
 STUDY-DATA.json for other data than MNIST, in the folder --results: the bytes of study.json that `thermoment run STUDY`
-leaves on machines of the same kind. A part says which machine did it, and when. Seconds that are printed are those of
-one process, of which several run at a time.
+leaves on machines of the same kind. A part says which machine did it, and when: times-DATA-ENGINE.json, beside the
+studies, has how long every machine was at it. Seconds that are printed are those of one process, of which several run
+at a time.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out.
 """
@@ -24,7 +25,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
@@ -244,6 +245,38 @@ def collect(
     return missing
 
 
+def times(found: Mapping[str, Experiment], out: Path) -> dict[str, Any]:
+    """How long every machine was at it: what times-DATA-ENGINE.json says."""
+    every = [part.file for study in found.values() for part in parts(study, out)]
+    by_machine: dict[str, list[dict[str, Any]]] = {}
+    for one in (json.loads(file.read_text("utf-8")) for file in every if file.is_file()):
+        by_machine.setdefault(one["machine"]["processor"], []).append(one)
+    return {
+        "parts": len(every),
+        "machines": [
+            {
+                "processor": processor,
+                "cores": max(one["machine"]["cores"] for one in done),
+                "accelerator": next(
+                    (name for one in done if (name := one["machine"]["accelerator"]) != "none"), "none"
+                ),
+                "parts": len(done),
+                "minutes": round(busy((one["begun"], one["begun"] + one["seconds"]) for one in done) / 60, 1),
+            }
+            for processor, done in by_machine.items()
+        ],
+    }
+
+
+def busy(spans: Iterable[tuple[float, float]]) -> float:
+    """How long at least one of some spans of time was going on."""
+    total, latest = 0.0, -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, latest))
+        latest = max(latest, end)
+    return total
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -273,6 +306,9 @@ def main() -> int:
         do_all(left, place, arguments.processes, arguments.beside, end)
     finally:
         missing = collect(found, place.out, results, ending, incomplete=arguments.collect)
+        asked = {"data": Path(arguments.data).stem, "engine": arguments.engine or "auto", "repeats": arguments.repeats}
+        file = f"times-{asked['data']}-{asked['engine']}.json"
+        write_json(results / file, {**asked, **times(found, place.out)})
     return 1 if missing else 0
 
 

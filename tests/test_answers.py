@@ -126,6 +126,14 @@ def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, 
     assert page.count("| 25% |") == 4
 
 
+def test_how_long_the_studies_took_is_told_by_machine(answers: ModuleType, tmp_path: Path) -> None:
+    gpu = {"processor": "Xeon", "cores": 16, "accelerator": "H200", "parts": 70, "minutes": 25.4}
+    asked = {"data": "mnist", "engine": "cuda", "repeats": None, "parts": 77, "machines": [gpu]}
+    assert "## How long it takes" not in answers.page(tmp_path)
+    (tmp_path / "times-mnist-cuda.json").write_text(json.dumps(asked), "utf-8")
+    assert "| mnist | cuda | all | H200, 16 cores of Xeon | 70 of 77 | 25 |" in answers.page(tmp_path)
+
+
 @pytest.mark.parametrize("n", [2, 5, 10])
 def test_only_what_the_seeds_can_tell_is_established(n: int) -> None:
     """Five comparisons: one of 0.5 points, one of 0.2 points, three of nothing; each scatters by 0.05 points."""

@@ -119,6 +119,33 @@ def test_no_variant_has_more_repeats_than_asked_for(run_all: ModuleType) -> None
     assert [key for key, count in repeats.items() if count == 1] == ["time-and-temperature/sampled-late_t_final-3p0"]
 
 
+@pytest.mark.parametrize(
+    ("spans", "total"),
+    [([], 0), ([(5, 8)], 3), ([(5, 8), (6, 7)], 3), ([(6, 9), (5, 8)], 4), ([(0, 1), (5, 8), (8, 9)], 5)],
+)
+def test_time_in_which_something_went_on(spans: list[tuple[float, float]], total: float, run_all: ModuleType) -> None:
+    assert run_all.busy(spans) == total
+
+
+def test_times_of_machines(run_all: ModuleType, tmp_path: Path) -> None:
+    """A GPU's machine that also works without it, and another one."""
+    found = run_all.studies(asked(run_all, studies=["equal-resources"]))
+    files = [part.file for part in run_all.parts(found["equal-resources"], tmp_path)]
+    files[0].parent.mkdir()
+    for file, processor, cores, accelerator, begun in zip(
+        files, "aab", (16, 2, 4), ("H200", "none", "none"), (100, 130, 0), strict=False
+    ):
+        machine = {"processor": processor, "cores": cores, "accelerator": accelerator}
+        file.write_text(json.dumps({"machine": machine, "begun": begun, "seconds": 60.0, "results": {}}), "utf-8")
+    assert run_all.times(found, tmp_path) == {
+        "parts": 5,
+        "machines": [
+            {"processor": "a", "cores": 16, "accelerator": "H200", "parts": 2, "minutes": 1.5},
+            {"processor": "b", "cores": 4, "accelerator": "none", "parts": 1, "minutes": 1.0},
+        ],
+    }
+
+
 def tiny(study: str) -> list[str]:
     return [*TINY, "readout.held_out=30"] if study == "fusion" else TINY
 
