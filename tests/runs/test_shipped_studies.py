@@ -68,10 +68,11 @@ def test_a_study_can_be_done_on_digits(name: str, engine: str) -> None:
     if name != "time-and-temperature":
         assert readouts == RUNS[name] + (name == "seeds" and engine != "meanfield")
         return
-    # Four replicas are those of all points here. Where nothing is sampled, two of the points that are sampled beside
-    # the map are those of the map in two seeds, one in one seed, and the first point of the study is of the map too.
-    assert len(one.points) == 1 + 6 + 18 + 3 + 1 + 8 + 6 + 5 + 4 + 3 + 2
-    twice = {"native": 2, "meanfield": 2 + 2 * 2 + 1 + 2}[engine]
+    # Four replicas are those of all points here, and both cold points are of the map. Where nothing is sampled, two of
+    # the points that are sampled beside the map are those of the map in two seeds, one in one seed, and the first point
+    # of the study is of the map too.
+    assert len(one.points) == 1 + 6 + 18 + 2 + 3 + 1 + 8 + 6 + 5 + 4 + 3 + 2
+    twice = {"native": 2 + 4, "meanfield": 2 + 4 + 2 * 2 + 1 + 2}[engine]
     assert readouts == 2 * len(one.points) - 1 - twice
 
 
