@@ -73,7 +73,8 @@ def answer(study: Study) -> Answer:
 def _short(points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:
     """What later and colder readings bring, and training for them."""
     others, learnt, *_ = (family.comparisons for family in families)
-    late, cold = (PAPER[0], max(t for _, t in points)), (min(kT for kT, _ in points), PAPER[1])
+    late = PAPER[0], max(t for kT, t in points if kT == PAPER[0])
+    cold = min(kT for kT, t in points if t == PAPER[1]), PAPER[1]
     found = [f"{_at(at)} ({_far(points[at])} from equilibrium): {gain(_of(others, _at(at)))}" for at in (late, cold)]
     here = [one for one in learnt if one.a == f"K trained there, {_at(PAPER)}"]
     found += [f"{one.a} in place of the paper's K: {gain(one)}" for one in here]
