@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from judged import Answer, Comparison, Study, Values, sd_interval
+from judged import Answer, Comparison, Point, Study, Values, sd_interval
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from reading_points import COUPLING, J2, PAPER, REPLICAS, SYMMETRIC, coupled, the_map, trained, trained_values, wells
@@ -84,9 +84,8 @@ def reading_points(study: Study) -> Figure:
         cells[name].set_xticks(times, [f"{t:g}" for t in times])
         cells[name].minorticks_off()
     paper, many = points[PAPER], study.group("replicas")
-    home = study.values(paper.variant)
-    replicas = {float(one.settings[REPLICAS]): study.values(one.variant) for one in many} | {128.0: home}
-    _curve(cells["m"], replicas, COLOURS[0])
+    replicas = {float(one.settings[REPLICAS]): study.values(one.variant) for one in many}
+    _curve(cells["m"], replicas | _at_home(study, paper, 128.0, replicas), COLOURS[0])
     cells["m"].set(xscale="log", xlabel="replicas M", ylabel="test accuracy (%)")
     for number, symmetric in enumerate((False, True)):
         of_kind = {
@@ -96,13 +95,19 @@ def reading_points(study: Study) -> Figure:
         }
         _curve(cells["s"], of_kind, COLOURS[number], label="symmetric W" if symmetric else "directed W")
     cells["s"].set_xlabel("strength of the coupling s_W")
-    cells["s"].legend(labelcolor=MUTED, fontsize=7)
-    _curve(cells["w"], {float(one.settings[J2]): study.values(one.variant) for one in wells(study)} | {1.0: home},
-           COLOURS[0])  # fmt: skip
+    cells["s"].legend(labelcolor=MUTED, fontsize=7, loc="lower left")
+    others = {float(one.settings[J2]): study.values(one.variant) for one in wells(study)}
+    _curve(cells["w"], others | _at_home(study, paper, 1.0, others), COLOURS[0])
     cells["w"].set_xlabel("quadratic part of the well J2")
     for axes in cells.values():
         grid(axes, "y")
     return figure
+
+
+def _at_home(study: Study, paper: Point, place: float, beside: dict[float, Values]) -> dict[float, Values]:
+    """The paper's point at its place on a curve, with no more seeds than the points beside it have."""
+    seeds = max((len(values) for values in beside.values()), default=None)
+    return {place: study.values(paper.variant)[:seeds]}
 
 
 def _curve(axes: Axes, found: dict[float, Values], colour: str, **how: Any) -> None:
