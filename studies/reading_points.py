@@ -76,9 +76,10 @@ def _short(points: dict[tuple[float, float], Point], families: Sequence[Family])
     late = PAPER[0], max(t for kT, t in points if kT == PAPER[0])
     cold = min(kT for kT, t in points if t == PAPER[1]), PAPER[1]
     found = [f"{_at(at)} ({_far(points[at])} from equilibrium): {gain(_of(others, _at(at)))}" for at in (late, cold)]
+    unsampled = "; all without sampling" * (points[PAPER].engine == "meanfield")
     here = [one for one in learnt if one.a == f"K trained there, {_at(PAPER)}"]
     found += [f"{one.a} in place of the paper's K: {gain(one)}" for one in here]
-    return f"In place of {_at(PAPER)} ({_far(points[PAPER])} from equilibrium), {'; '.join(found)}."
+    return f"In place of {_at(PAPER)} ({_far(points[PAPER])} from equilibrium), {'; '.join(found)}{unsampled}."
 
 
 def _sentence(study: Study, points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:
