@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from judged import Answer, Comparison, interval, load, points
+from judged import Answer, Comparison, data_name, interval, load, points
 from questions import QUESTIONS, Question
 
 from thermoment.experiments.experiment import read
@@ -44,7 +44,7 @@ def page(folder: Path = RESULTS) -> str:
 def _in_short(question: Question, paths: Sequence[Path]) -> str:
     """The question with one sentence for every data set."""
     studies = [load(path) for path in paths]
-    told = [f"On {study.dataset['name']}: {question.answer(study).short}" for study in studies]
+    told = [f"On {study.data}: {question.answer(study).short}" for study in studies]
     return f"- **{question.asks}** {' '.join(told) or 'Not yet run.'}"
 
 
@@ -56,7 +56,7 @@ def _section(question: Question, paths: Sequence[Path]) -> str:
     every = read(question.study).points
     for path in paths:
         study = load(path)
-        answers[study.dataset["name"]] = answer = question.answer(study)
+        answers[study.data] = answer = question.answer(study)
         lines += [f"**On {study.where}.** {answer.sentence}", ""]
         there = {row["variant"] for row in study.rows}
         left = [f"`{name}`" for name in every if name not in there]
@@ -116,7 +116,7 @@ def _times(folder: Path) -> str:
             host = f"{one['cores']} cores of {one['processor']}"
             machine = host if one["accelerator"] == "none" else f"{one['accelerator']}, {host}"
             done = f"{one['parts']} of {found['parts']}"
-            rows.append((found["data"], found["engine"], seeds, machine, done, f"{one['minutes']:.0f}"))
+            rows.append((data_name(found["data"]), found["engine"], seeds, machine, done, f"{one['minutes']:.0f}"))
     if len(rows) == 1:
         return ""
     head = "Minutes in which a machine was at work on the parts of all studies, several of them at a time:"

@@ -19,6 +19,7 @@ Values = NDArray[np.float64]
 """Accuracies, one a seed."""
 LEVEL, SMALL, ENOUGH = 0.05, 0.003, 10
 """A difference below SMALL is judged from ENOUGH seeds on only."""
+_SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Study:
     rows: list[dict[str, Any]]
 
     @property
+    def data(self) -> str:
+        """The name of the data set."""
+        return data_name(self.dataset["name"])
+
+    @property
     def where(self) -> str:
         """The data set, the machine, the engine and the readout."""
         data = self.dataset
@@ -39,7 +45,7 @@ class Study:
         engines = list(dict.fromkeys([self.engine, *(row.get("engine", self.engine) for row in self.rows)]))
         readout = FIT_NAMES["sgd" if any(row["readout"] == "sgd" for row in self.rows) else "converged"]
         return (
-            f"{data['name']} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
+            f"{self.data} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
             f"reservoirs of {nodes} nodes; engine{'s' * (len(engines) > 1)} {' and '.join(engines)}; {readout})"
         )
 
@@ -113,6 +119,11 @@ class Point:
     engine: str
     distance: float | None
     """from equilibrium when it is read: 1 at the start, 0 in equilibrium"""
+
+
+def data_name(name: str) -> str:
+    """A data set's name as people write it."""
+    return _SETS.get(name, name)
 
 
 def _accuracies(row: dict[str, Any]) -> Values:

@@ -1,7 +1,7 @@
 """The paper's open questions, and what the rows of a study answer to each. For answers.py."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,9 +205,17 @@ def fusion(study: Study) -> Answer:
     for name in dict.fromkeys(one.a for one in found):
         parts = [f"of {one.b}: {gain(one)}" for one in found if one.a == name]
         sentences.append(f"{name[0].upper()}{name[1:]}, in place {'; '.join(parts)} ({found[0].n} seeds).")
+    spreads = [f"{joined(row)}, {_sd(study, row)}; averaged readouts, {_sd(study, row, 'logit')}" for row in rows]
+    sentences.append(f"Standard deviations over the seeds, in points: {'; '.join(spreads)}.")
     averaged = [one for one in found if one.b.startswith("averaged")]
     told = "; ".join(f"{one.a}: {gain(one)}" for one in averaged)
     return Answer(f"In place of {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
+
+
+def _sd(study: Study, row: Mapping[str, str], fusion: str = "feature") -> str:
+    """How far one way to join reservoirs scatters over the seeds, in points."""
+    found = study.values(row["variant"], readout=row["readout"], fusion=fusion)
+    return f"{100 * found.std(ddof=1):.2f}"
 
 
 def beside_others(study: Study) -> Answer:
@@ -301,7 +309,7 @@ QUESTIONS = (
         "fusion",
         "Do joined features get more than late fusion that is calibrated, weighted or learned?",
         fusion,
-        "Late fusion that is not linear in the outputs.",
+        "Late fusion that is not linear in the outputs; joined and late fusion of fully fitted readouts.",
         "5 minutes",
     ),
     Question(

@@ -5,8 +5,9 @@
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
 processes do them beside each other: while one samples, others fit. Parts that neither sample nor train through the
-moments need no GPU: --beside processes do them on two cores each. What parts have in common is done once (features
-that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
+moments need no GPU: --beside processes do them on two cores each, with a store of their own. What parts have in common
+is done once (features that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a
+killed one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
@@ -93,6 +94,11 @@ class Place:
     out: Path
     store: Path
     data_dir: str | None
+
+    @property
+    def without_gpu(self) -> "Place":
+        """The same for parts done beside a GPU: what cores compute is rounded otherwise, so none takes the other's."""
+        return replace(self, store=self.store.with_name(f"{self.store.name}-cores"))
 
 
 def studies(arguments: argparse.Namespace) -> dict[str, Experiment]:
@@ -198,7 +204,9 @@ def do_all(left: Sequence[Part], place: Place, processes: int, beside: int, end:
         ProcessPoolExecutor(max(beside, 1), context, settle, (free,)) as solving,
     ):
         begun = {
-            (sampling if part.wants_gpu or not beside else solving).submit(do, part, place): part
+            sampling.submit(do, part, place)
+            if part.wants_gpu or not beside
+            else solving.submit(do, part, place.without_gpu): part
             for part in sorted(left, key=lambda part: -part.size)
         }
         try:

@@ -126,12 +126,25 @@ def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, 
     assert page.count("| 25% |") == 4
 
 
+def test_how_far_joined_and_averaged_readouts_scatter_is_told(answers: ModuleType, tmp_path: Path) -> None:
+    scatter = {"feature": 90, "logit": 9, "weighted": 0, "calibrated": 0, "stacked": 0}
+    rows = [
+        row("sgd", [9000 + size * (-1) ** k for k in range(10)], fusion=fusion)
+        | {"settings": {"training.optimiser": "sgd"}}
+        for fusion, size in scatter.items()
+    ]
+    write(tmp_path, "fusion", rows, "fashion-mnist")
+    # 0.90 and 0.09, times the root of 10 / 9
+    told = "in points: joined features, K trained by SGD, 0.95; averaged readouts, 0.09."
+    assert told in answers.page(tmp_path)
+
+
 def test_how_long_the_studies_took_is_told_by_machine(answers: ModuleType, tmp_path: Path) -> None:
     gpu = {"processor": "Xeon", "cores": 16, "accelerator": "H200", "parts": 70, "minutes": 25.4}
     asked = {"data": "mnist", "engine": "cuda", "repeats": None, "parts": 77, "machines": [gpu]}
     assert "## How long it takes" not in answers.page(tmp_path)
     (tmp_path / "times-mnist-cuda.json").write_text(json.dumps(asked), "utf-8")
-    assert "| mnist | cuda | all | H200, 16 cores of Xeon | 70 of 77 | 25 |" in answers.page(tmp_path)
+    assert "| MNIST | cuda | all | H200, 16 cores of Xeon | 70 of 77 | 25 |" in answers.page(tmp_path)
 
 
 @pytest.mark.parametrize("n", [2, 5, 10])
@@ -236,9 +249,9 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         "(m1, m2, m4) in place of (m1, m2): no difference established (",
         "all three joined in place of the best of them (K2): +0.5",
         "established: K2 over K1 and all three joined over the best of them (K2) and joined features over averaged",
-        "not established: (m1, m2, m4) over (m1, m2). On fashion-mnist: One more",
-        "On mnist: In place of averaged readouts, joined features, K trained by SGD: +0.1",
-        "On mnist: In place of kT = 0.1, t = 1 (0.37 from equilibrium), kT = 0.1, t = 10 (0.00 from equilibrium): no",
+        "not established: (m1, m2, m4) over (m1, m2). On Fashion-MNIST: One more",
+        "On MNIST: In place of averaged readouts, joined features, K trained by SGD: +0.1",
+        "On MNIST: In place of kT = 0.1, t = 1 (0.37 from equilibrium), kT = 0.1, t = 10 (0.00 from equilibrium): no",
         "joined features in place of averaged outputs: +0.2",
         "of one reservoir with three times the nodes: \N{MINUS SIGN}0.4",
         "Three different reservoirs in place of three draws of one recipe: no difference established",
@@ -262,7 +275,7 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         "| 3 | 203 264 |  |",
     ):
         assert sentence in page, sentence
-    machine = "**On mnist (60000 training and 10000 test images; 3 reservoirs of 256 nodes; "
+    machine = "**On MNIST (60000 training and 10000 test images; 3 reservoirs of 256 nodes; "
     assert page.count(f"{machine}engine cuda; paper's readout).**") == len(answers.QUESTIONS) - 1
     assert page.count(f"{machine}engines cuda and meanfield; paper's readout).**") == 1
-    assert page.count("**On fashion-mnist") == len(answers.QUESTIONS)
+    assert page.count("**On Fashion-MNIST") == len(answers.QUESTIONS)

@@ -182,6 +182,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("study", ["seeds", "what-the-moments-carry", "fusion"])
 def test_parts_put_together_have_the_bytes_of_the_whole(study: str, run_all: ModuleType, tmp_path: Path) -> None:
     assert command(study, tmp_path, "--beside", "1").returncode == 0
+    assert (tmp_path / ".stages-cores").is_dir() == (study != "fusion")  # all of fusion samples
     (whole,) = run_all.studies(
         asked(run_all, studies=[study], engine="native", repeats=2, overrides=tiny(study))
     ).values()
