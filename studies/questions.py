@@ -302,14 +302,16 @@ QUESTIONS = (
         "At which reading time and temperature is the machine best, how far is it from equilibrium then, and what do "
         "replicas, coupling and wells change?",
         reading_points.answer,
-        "Two factors at a time away from the paper's point; K trained there with sampling.",
+        "Strong coupling and double wells with more than three seeds; two factors at a time away from the paper's "
+        "point; K trained there with sampling.",
         "15 minutes",
     ),
     Question(
         "fusion",
         "Do joined features get more than late fusion that is calibrated, weighted or learned?",
         fusion,
-        "Late fusion that is not linear in the outputs; joined and late fusion of fully fitted readouts.",
+        "Late fusion that is not linear in the outputs, and fully fitted readouts: the study has them now, and had "
+        "them not when it was run.",
         "5 minutes",
     ),
     Question(

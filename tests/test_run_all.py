@@ -71,7 +71,8 @@ def test_a_part_is_called_after_what_its_points_are(run_all: ModuleType, tmp_pat
         return {file.removeprefix(f"{name}-").split("_")[0] for file in files}
 
     assert kinds(sampled & without) == {"time", "cold", "map", "trained", "replicas", "coupling", "wells"}
-    ten_seeds = {file for file in sampled if any(word in file for word in ("-time_", "-cold_", "-paper-"))}
+    groups = ("-paper-", "-time_", "-cold_", "-replicas_", "-coupling_", "-wells_")
+    ten_seeds = {file for file in sampled if any(f"temperature{group}" in file for group in groups)}
     assert sampled - fewer == ten_seeds
 
 
@@ -93,7 +94,7 @@ def test_what_is_sampled_and_what_not(run_all: ModuleType, tmp_path: Path) -> No
     assert sizes["seeds/everything"] == sizes["equal-resources/more-replicas"] == paper
     assert sizes["equal-resources/more-nodes"] == paper
     assert sizes["time-and-temperature/sampled-late_t_final-3p0"] == paper * 3 / 10
-    assert sizes["time-and-temperature/wells_J2-2p0"] == 3 * 3 * 256
+    assert sizes["time-and-temperature/wells_J2-2p0"] == 10 * 3 * 256
 
 
 def test_without_sampling_what_only_sampling_can_do_is_left_out(run_all: ModuleType) -> None:
