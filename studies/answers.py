@@ -131,9 +131,9 @@ STUDY` does it, and its report has every model. This page is written by `studies
 
 How to read it: a difference is taken seed by seed (two machines with the same seeds on the same test images) and has
 the 95 % interval of its mean by the t distribution. *Established* means that p is below 0.05 after Holm's correction
-for all comparisons of its table, and that there are at least ten seeds where the difference is below 0.3 points.
-Everything else is *not established*: that is not the same as no difference. In the figures a filled dot is an
-established difference, a line its interval.
+for all comparisons of its table. Everything else is *not established*: that is not the same as no difference. A
+difference below 0.3 points is judged from ten seeds on; with fewer the table says *too few seeds*. In the figures a
+filled dot is an established difference, a line its interval.
 
 Engines `cuda`, `native` and `xla` sample; `meanfield` does not, and adds the fluctuation of the replicas
 ([accuracy](accuracy.md)). A study may have both: study.json says for every row which it was. The distance to

@@ -158,12 +158,19 @@ class Comparison:
     holm: float
 
     @property
+    def judged(self) -> bool:
+        """Whether there are enough seeds for a difference of this size."""
+        return self.n >= ENOUGH or abs(self.mean) >= SMALL
+
+    @property
     def established(self) -> bool:
         """Whether the difference is one, after all comparisons of the family."""
-        return self.holm < LEVEL and (self.n >= ENOUGH or abs(self.mean) >= SMALL)
+        return self.judged and self.holm < LEVEL
 
     @property
     def verdict(self) -> str:
+        if not self.judged:
+            return "too few seeds"
         return "established" if self.established else "not established"
 
 
@@ -209,6 +216,8 @@ class Answer:
 def gain(one: Comparison) -> str:
     """A difference in words, with its interval."""
     ends = f"95 % interval {interval(one.ci95)}"
+    if not one.judged:
+        return f"too small to be judged with {one.n} seeds ({points(one.mean)} points, {ends})"
     if not one.established:
         return f"no difference established ({points(one.mean)} points, {ends})"
     return f"{points(one.mean)} points ({ends})"
