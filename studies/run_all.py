@@ -1,13 +1,12 @@
 """Runs all studies of the paper's open questions on one store, several processes at a time, and collects study.json.
 
-    python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 5   sampled, on a GPU
+    python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 4   sampled, on a GPU
     python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           without sampling, on a laptop
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
-processes do them beside each other: while one samples, others fit. Parts that neither sample nor train through the
-moments need no GPU: --beside processes do them on two cores each, with a store of their own. What parts have in common
-is done once (features that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a
-killed one stopped.
+processes do them beside each other: while one samples, others fit. Of what is not sampled, or takes its time with
+something else, --beside more processes do one part each meanwhile. What parts have in common is done once (features
+that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
@@ -30,7 +29,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
-from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +73,13 @@ class Part:
         return self.first.engine != "meanfield"
 
     @property
-    def wants_gpu(self) -> bool:
-        """Whether a GPU does it much faster than a few cores."""
-        return self.samples or self.first.finite_time is not None
+    def fills_a_gpu(self) -> bool:
+        """Whether most of its time is sampling by an engine that leaves nothing of a GPU to others."""
+        return self.samples and self.first.engine != "xla" and self.first.finite_time is None
 
     @property
     def size(self) -> float:
-        """Updates of nodes that are sampled, or nodes that are solved."""
+        """Updates of nodes that are sampled, or nodes that are solved: those of a pool are begun in this order."""
         one = self.first
         each = one.protocol.n_replicas * one.protocol.n_steps if self.samples else 1
         return one.repeats * each * sum(plan.n_nodes for plan in one.reservoirs)
@@ -94,11 +92,6 @@ class Place:
     out: Path
     store: Path
     data_dir: str | None
-
-    @property
-    def without_gpu(self) -> "Place":
-        """The same for parts done beside a GPU: what cores compute is rounded otherwise, so none takes the other's."""
-        return replace(self, store=self.store.with_name(f"{self.store.name}-cores"))
 
 
 def studies(arguments: argparse.Namespace) -> dict[str, Experiment]:
@@ -183,30 +176,18 @@ def do(part: Part, place: Place) -> float:
     return seconds
 
 
-def settle(free: "SimpleQueue[tuple[int, ...]]") -> None:
-    """In a process that does parts without a GPU: takes its cores, and keeps JAX to them."""
-    os.sched_setaffinity(0, free.get())
-    os.environ["JAX_PLATFORMS"] = "cpu"
-
-
 def do_all(left: Sequence[Part], place: Place, processes: int, beside: int, end: float) -> None:
     """Does the parts, the largest first, until the clock says `end`. What fails is told, and does not stop the rest.
 
-    beside: processes of two cores each, for parts that do without a GPU
+    beside: processes for parts that leave room on a GPU
     """
     context = get_context("spawn")
-    free = context.SimpleQueue()
-    cores = sorted(os.sched_getaffinity(0)) if beside else []
-    for number in range(beside):
-        free.put(tuple(cores[(2 * number + k) % len(cores)] for k in range(2)))
     with (
         ProcessPoolExecutor(processes, context) as sampling,
-        ProcessPoolExecutor(max(beside, 1), context, settle, (free,)) as solving,
+        ProcessPoolExecutor(max(beside, 1), context) as others,
     ):
         begun = {
-            sampling.submit(do, part, place)
-            if part.wants_gpu or not beside
-            else solving.submit(do, part, place.without_gpu): part
+            (sampling if part.fills_a_gpu or not beside else others).submit(do, part, place): part
             for part in sorted(left, key=lambda part: -part.size)
         }
         try:
@@ -295,7 +276,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; 5 are good for a GPU")
-    parser.add_argument("--beside", type=int, default=0, help="more of them, of two cores each and without a GPU")
+    parser.add_argument("--beside", type=int, default=0, help="more of them, for what leaves room on a GPU; 4 are good")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
