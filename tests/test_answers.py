@@ -74,6 +74,7 @@ def test_the_page_follows_from_the_numbers(answers: ModuleType) -> None:
     assert (ROOT / "docs/studies.md").read_text("utf-8") == answers.page()
 
 
+@pytest.mark.parametrize("where", ["", "-fashion-mnist"])
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -83,10 +84,10 @@ def test_the_page_follows_from_the_numbers(answers: ModuleType) -> None:
     ],
 )
 def test_what_two_committed_studies_both_ran_has_the_same_counts(
-    one: tuple[str, str], other: tuple[str, str], answers: ModuleType
+    one: tuple[str, str], other: tuple[str, str], where: str, answers: ModuleType
 ) -> None:
     """Studies that were run apart each trained, sampled and read this machine: done again, it gives the same."""
-    paths = [answers.RESULTS / f"{study}.json" for study, _ in (one, other)]
+    paths = [answers.RESULTS / f"{study}{where}.json" for study, _ in (one, other)]
     if missing := [path.stem for path in paths if not path.is_file()]:
         pytest.skip(f"{' and '.join(missing)} not yet run")
     found = [answers.load(path).values(point) for path, (_, point) in zip(paths, (one, other), strict=True)]
