@@ -264,6 +264,7 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         "in place of the paper's K, at the paper's point: too small to be judged with 3 seeds (",
         "at kT = 1, t = 0.01, where the mean difference is highest: +3.01 points (",
         "the highest mean difference is that of symmetric W, s_W = 2 in place of directed W: +2.01 points",
+        "Nodes that do not push each other at all (s_W = 0) in place of s_W = 0.1: too small to be judged with 3",
         "the lowest that of J2 = -1 in place of J2 = 1: \N{MINUS SIGN}5.02 points",
         "Points that were also sampled differ from those without sampling by at most 0.0",
         "| s_W = 2, symmetric | 92.09 | 3 | 0.37 | cuda |",
