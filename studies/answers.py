@@ -146,7 +146,7 @@ with some than with others. There readouts are fully fitted: the same loss is mi
 _QUICK = """## Do them yourself
 
 ```sh
-python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 4   # all of them, on one GPU
+python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 3   # all of them, on one GPU
 python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           # not sampled: hours of two cores
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long

@@ -19,7 +19,7 @@ Values = NDArray[np.float64]
 """Accuracies, one a seed."""
 LEVEL, SMALL, ENOUGH = 0.05, 0.003, 10
 """A difference below SMALL is judged from ENOUGH seeds on only."""
-_SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+_DATA_NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Study:
     @property
     def where(self) -> str:
         """The data set, the machine, the engine and the readout."""
-        data = self.dataset
         nodes = " and ".join(map(str, dict.fromkeys(self.n_nodes)))
         engines = list(dict.fromkeys([self.engine, *(row.get("engine", self.engine) for row in self.rows)]))
         readout = FIT_NAMES["sgd" if any(row["readout"] == "sgd" for row in self.rows) else "converged"]
         return (
-            f"{self.data} ({data['n_train']} training and {data['n_test']} test images; {len(self.n_nodes)} "
-            f"reservoirs of {nodes} nodes; engine{'s' * (len(engines) > 1)} {' and '.join(engines)}; {readout})"
+            f"{self.data} ({self.dataset['n_train']} training and {self.dataset['n_test']} test images; "
+            f"{len(self.n_nodes)} reservoirs of {nodes} nodes; engine{'s' * (len(engines) > 1)} "
+            f"{' and '.join(engines)}; {readout})"
         )
 
     def group(self, name: str) -> list["Point"]:
@@ -123,7 +123,7 @@ class Point:
 
 def data_name(name: str) -> str:
     """A data set's name as people write it."""
-    return _SETS.get(name, name)
+    return _DATA_NAMES.get(name, name)
 
 
 def _accuracies(row: dict[str, Any]) -> Values:

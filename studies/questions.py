@@ -212,9 +212,9 @@ def fusion(study: Study) -> Answer:
     return Answer(f"In place of {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
 
 
-def _sd(study: Study, row: Mapping[str, str], fusion: str = "feature") -> str:
+def _sd(study: Study, row: Mapping[str, str], how: str = "feature") -> str:
     """How far one way to join reservoirs scatters over the seeds, in points."""
-    found = study.values(row["variant"], readout=row["readout"], fusion=fusion)
+    found = study.values(row["variant"], readout=row["readout"], fusion=how)
     return f"{100 * found.std(ddof=1):.2f}"
 
 

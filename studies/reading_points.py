@@ -8,7 +8,6 @@ PAPER = (0.1, 1.0)
 """kT and t of the paper."""
 KT, TIME, REPLICAS, J2 = "dynamics.kT", "protocol.t_final", "protocol.n_replicas", "dynamics.J2"
 COUPLING, SYMMETRIC = "reservoirs.*.s_W", "reservoirs.*.symmetric"
-_UNCOUPLED = "nodes that do not push each other at all (s_W = 0) in place of s_W = 0.1"
 
 
 def place(point: Point) -> tuple[float, float]:
@@ -72,7 +71,7 @@ def answer(study: Study) -> Answer:
 
 
 def _short(points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:
-    """What later and colder readings bring, and training for them."""
+    """What later and colder readings bring, training for them, and coupling."""
     others, learnt, factors, _ = (family.comparisons for family in families)
     late = PAPER[0], max(t for kT, t in points if kT == PAPER[0])
     cold = min(kT for kT, t in points if t == PAPER[1]), PAPER[1]
@@ -80,7 +79,7 @@ def _short(points: dict[tuple[float, float], Point], families: Sequence[Family])
     unsampled = "; all without sampling" * (points[PAPER].engine == "meanfield")
     here = [one for one in learnt if one.a == f"K trained there, {_at(PAPER)}"]
     found += [f"{one.a} in place of the paper's K: {gain(one)}" for one in here]
-    found += [f"{_UNCOUPLED}: {gain(one)}" for one in factors if one.a == "s_W = 0"]
+    found += _uncoupled(factors)
     return f"In place of {_at(PAPER)} ({_far(points[PAPER])} from equilibrium), {'; '.join(found)}{unsampled}."
 
 
@@ -109,7 +108,7 @@ def _sentence(study: Study, points: dict[tuple[float, float], Point], families: 
             f"Of the {len(factors)} changes of one factor the highest mean difference is that of {most.a} in place of "
             f"{most.b}: {gain(most)}; the lowest that of {worst.a} in place of {worst.b}: {gain(worst)}."
         )
-        found += [f"{_UNCOUPLED[0].upper()}{_UNCOUPLED[1:]}: {gain(one)}." for one in factors if one.a == "s_W = 0"]
+        found += [f"{told[0].upper()}{told[1:]}." for told in _uncoupled(factors)]
     if checks:
         off = max(checks, key=lambda one: abs(one.mean))
         found.append(
@@ -117,6 +116,12 @@ def _sentence(study: Study, points: dict[tuple[float, float], Point], families: 
             f"points ({off.a})."
         )
     return " ".join(found)
+
+
+def _uncoupled(factors: Sequence[Comparison]) -> list[str]:
+    """What it changes that nodes push each other, where that was run."""
+    words = "nodes that do not push each other at all"
+    return [f"{words} ({one.a}) in place of {one.b}: {gain(one)}" for one in factors if one.a == "s_W = 0"]
 
 
 def _factors(study: Study, home: Values) -> list[Pair]:

@@ -1,12 +1,12 @@
 """Runs all studies of the paper's open questions on one store, several processes at a time, and collects study.json.
 
-    python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 4   sampled, on a GPU
+    python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 3   sampled, on a GPU
     python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           without sampling, on a laptop
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
-processes do them beside each other: while one samples, others fit. Of what is not sampled, or takes its time with
-something else, --beside more processes do one part each meanwhile. What parts have in common is done once (features
-that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
+processes do them beside each other: while one samples, others fit. Sampling fills a GPU; --beside more processes do the
+parts that sample little or nothing meanwhile. What parts have in common is done once (features that several studies
+read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
@@ -79,7 +79,7 @@ class Part:
 
     @property
     def size(self) -> float:
-        """Updates of nodes that are sampled, or nodes that are solved: those of a pool are begun in this order."""
+        """Updates of nodes that are sampled, or nodes that are solved; the largest parts are begun first."""
         one = self.first
         each = one.protocol.n_replicas * one.protocol.n_steps if self.samples else 1
         return one.repeats * each * sum(plan.n_nodes for plan in one.reservoirs)
@@ -276,7 +276,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; 5 are good for a GPU")
-    parser.add_argument("--beside", type=int, default=0, help="more of them, for what leaves room on a GPU; 4 are good")
+    parser.add_argument("--beside", type=int, default=0, help="more of them, for what leaves room on a GPU")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
