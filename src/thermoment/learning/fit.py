@@ -270,15 +270,21 @@ def _converge(
 
     The search is in the variables R^T parameters, in which the Hessian of the loss is close to 1. Powers of one x are
     strongly correlated, so descent in the weights themselves takes several times as long.
+
+    On a processor, where two fits go on at a time, large matrices are transposed before the products that need it. Behind
+    an optimization barrier, for XLA would make that a part of the product, and such products of its are wrong at times
+    when other threads are busy (docs/log.md).
     """
     root = _curvature_root(begin.astype(jnp.float32), x, target, l2, at_once)
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
-    stretch = inverse.T.astype(jnp.float32)
+    stretch, back = inverse.T.astype(jnp.float32), None
+    if not at_once:
+        stretch, back = jax.lax.optimization_barrier((stretch, inverse.astype(jnp.float32)))
     entropy = _entropy_at_once(x, target) if at_once else _entropy_in_turn(x, target)
 
     def loss(flat: jax.Array) -> tuple[jax.Array, jax.Array]:
         stretched = flat.reshape(begin.shape).astype(jnp.float32)
-        value, gradient = _loss_and_gradient(stretched, stretch, entropy, target.sum(), l2)
+        value, gradient = _loss_and_gradient(stretched, stretch, back, entropy, target.sum(), l2)
         return value.astype(flat.dtype), gradient.astype(flat.dtype).ravel()
 
     found = minimise(loss, (root.T @ begin).ravel(), LARGEST_GRADIENT, most)
@@ -299,7 +305,8 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
     _, rows = jax.lax.top_k(curvature * spread.astype(jnp.float32), min(len(x), _CURVED_ROWS))
     share = curvature[rows] / curvature[rows].sum() * (curvature.sum() / target.sum())
     chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
-    square = jnp.matmul((chosen * share[:, None]).T, chosen, precision="highest")
+    turned = (chosen * share[:, None]).T
+    square = jnp.matmul(turned if at_once else jax.lax.optimization_barrier(turned), chosen, precision="highest")
     # A feature that hardly varies over those, such as a pixel at the edge, has its curvature from all samples.
     part = curvature / target.sum()
     squares = part @ x**2 if at_once else (part[:, None] * x**2).sum(0)  # on a processor x**2 would be a copy of x
@@ -311,10 +318,16 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
 
 
 def _loss_and_gradient(
-    stretched: jax.Array, stretch: jax.Array, entropy: "Entropy", count: jax.Array, l2: float
+    stretched: jax.Array,
+    stretch: jax.Array,
+    back: jax.Array | None,
+    entropy: "Entropy",
+    count: jax.Array,
+    l2: float,
 ) -> tuple[jax.Array, jax.Array]:
     """Loss and its gradient in `stretched` (F + 1, C), where stretch @ stretched are the weights and, last, the bias.
 
+    back: the transpose of `stretch`, stored as such; None leaves transposing it to XLA
     count: of the samples, each as often as it weighs
     """
     parameters = jnp.matmul(stretch, stretched, precision="highest")
@@ -322,7 +335,8 @@ def _loss_and_gradient(
     log_p, slope, offset = entropy(weights, bias)
     gradient = jnp.concatenate([slope.T / count + l2 * weights, offset[None] / count])
     loss = l2 / 2 * jnp.sum(weights**2) - log_p / count
-    return loss, jnp.matmul(stretch.T, gradient, precision="highest")
+    turned = stretch.T if back is None else back
+    return loss, jnp.matmul(turned, gradient, precision="highest")
 
 
 Sums = tuple[jax.Array, jax.Array, jax.Array]
