@@ -1,10 +1,12 @@
 """The readout: standardisation, SGD as written, the converged fit against scikit-learn, late fusion."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -112,6 +114,40 @@ def test_a_fit_has_the_same_bytes_twice() -> None:
     one, two = (fit_converged(FEATURES, LABELS, 0.01) for _ in range(2))
     np.testing.assert_array_equal(one.weights, two.weights)
     np.testing.assert_array_equal(one.bias, two.bias)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a processor's program")
+def test_on_a_processor_no_product_is_transposed_by_xla() -> None:
+    # Such products are wrong at times while other threads are busy. Those in double precision are the search's own, of
+    # ten terms each, and it is sums of many that go wrong.
+    n_samples, n_features, n_classes = 2000, 600, 10
+    shapes = [(n_features + 1, n_classes), (n_samples, n_features), (n_samples, n_classes)]
+    with jax.enable_x64(True):
+        program = module._converge.lower(*map(np.zeros, shapes[:1]), *(np.zeros(one, np.float32) for one in shapes[1:]),
+                                         1e-3, 100, at_once=False)  # fmt: skip
+    products = [line for line in program.compile().as_text().splitlines() if " dot(" in line]
+    assert sum("f32[" in line for line in products) > 5
+    assert [line for line in products if "lhs_contracting_dims={0}" in line and "f64[1,6010]" not in line] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a processor's program")
+def test_two_large_fits_at_a_time_have_the_bits_of_one() -> None:
+    rng = np.random.default_rng(1)
+    hidden = rng.standard_normal((60_000, 60), np.float32)
+    x = np.hstack([0.6 * hidden[:, k % 60, None] + 0.8 * rng.standard_normal((60_000, 1), np.float32)
+                   for k in range(6144)])  # fmt: skip
+    features, target = jax.numpy.asarray(x), np.eye(10, dtype=np.float32)[hidden[:, :10].argmax(1)]
+    del x
+
+    def fit(_: int) -> NDArray[np.float64]:
+        with jax.enable_x64(True):
+            return np.asarray(module._converge(np.zeros((6145, 10)), features, target, 1e-3, 10, at_once=False)[0])
+
+    alone = fit(0)
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(fit, range(8)):
+            np.testing.assert_array_equal(found, alone)
 
 
 def test_a_handful_of_samples_converges_as_far_as_single_precision_goes() -> None:

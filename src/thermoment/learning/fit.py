@@ -270,16 +270,11 @@ def _converge(
 
     The search is in the variables R^T parameters, in which the Hessian of the loss is close to 1. Powers of one x are
     strongly correlated, so descent in the weights themselves takes several times as long.
-
-    On a processor, where two fits go on at a time, large matrices are transposed before the products that need it. Behind
-    an optimization barrier, for XLA would make that a part of the product, and such products of its are wrong at times
-    when other threads are busy (docs/log.md).
     """
     root = _curvature_root(begin.astype(jnp.float32), x, target, l2, at_once)
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
-    stretch, back = inverse.T.astype(jnp.float32), None
-    if not at_once:
-        stretch, back = jax.lax.optimization_barrier((stretch, inverse.astype(jnp.float32)))
+    stretch = _stored(inverse.T.astype(jnp.float32), at_once)
+    back = None if at_once else _stored(inverse.astype(jnp.float32), at_once)
     entropy = _entropy_at_once(x, target) if at_once else _entropy_in_turn(x, target)
 
     def loss(flat: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -287,9 +282,18 @@ def _converge(
         value, gradient = _loss_and_gradient(stretched, stretch, back, entropy, target.sum(), l2)
         return value.astype(flat.dtype), gradient.astype(flat.dtype).ravel()
 
-    found = minimise(loss, (root.T @ begin).ravel(), LARGEST_GRADIENT, most)
+    found = minimise(loss, (_stored(root.T, at_once) @ begin).ravel(), LARGEST_GRADIENT, most)
     parameters = stretch.astype(begin.dtype) @ found.point.reshape(begin.shape)
     return parameters, found.gradient @ found.gradient / 2, found.evaluations
+
+
+def _stored(matrix: jax.Array, at_once: bool) -> jax.Array:
+    """The matrix. On a processor it is stored as it is, and not transposed by XLA within the product that takes it.
+
+    Two fits go on at a time there, and such products of XLA are wrong at times while other threads are busy: a block of
+    the result is made of another block of the factor (docs/log.md).
+    """
+    return matrix if at_once else jax.lax.optimization_barrier(matrix)
 
 
 def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool) -> jax.Array:
@@ -305,8 +309,7 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
     _, rows = jax.lax.top_k(curvature * spread.astype(jnp.float32), min(len(x), _CURVED_ROWS))
     share = curvature[rows] / curvature[rows].sum() * (curvature.sum() / target.sum())
     chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
-    turned = (chosen * share[:, None]).T
-    square = jnp.matmul(turned if at_once else jax.lax.optimization_barrier(turned), chosen, precision="highest")
+    square = jnp.matmul(_stored((chosen * share[:, None]).T, at_once), chosen, precision="highest")
     # A feature that hardly varies over those, such as a pixel at the edge, has its curvature from all samples.
     part = curvature / target.sum()
     squares = part @ x**2 if at_once else (part[:, None] * x**2).sum(0)  # on a processor x**2 would be a copy of x
@@ -371,7 +374,7 @@ def _entropy_in_turn(x: jax.Array, target: jax.Array) -> Entropy:
     classes_first = target.T
 
     def sums(weights: jax.Array, bias: jax.Array) -> Sums:
-        by_class = weights.T
+        by_class = _stored(weights.T, at_once=False)
 
         def of_block(first: Any, n_rows: int) -> Sums:
             part = jax.lax.dynamic_slice_in_dim(x, first, n_rows)
