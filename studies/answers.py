@@ -146,8 +146,8 @@ with some than with others. There readouts are fully fitted: the same loss is mi
 _QUICK = """## Do them yourself
 
 ```sh
-python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 3   # all of them, on one GPU
-python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           # not sampled: hours of two cores
+python studies/run_all.py --data-dir DIR --engine cuda --processes 8    # all of them, on one GPU
+python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3  # not sampled: hours of two cores
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
@@ -157,9 +157,9 @@ thermoment run fusion --part 3/10 --store /shared/stages    # a tenth of it, as 
 
 `run_all.py` does what studies have in common once, goes on where it was stopped, and leaves STUDY.json of each in the
 folder `--results`. On one GPU several processes are faster than one, and faster still under NVIDIA's multi-process
-service (`nvidia-cuda-mps-control -d`): while one samples, others fit. Sampling fills a GPU; what does something else
-for most of its time is done by `--beside` more processes meanwhile. Without sampling, the variants that only sampling
-can do are left out: strong coupling, double wells, sampled pairs.
+service (`nvidia-cuda-mps-control -d`): while one samples, others fit. Let them end by themselves then: a process that
+is killed there takes the others with it. Without sampling, the variants that only sampling can do are left out: strong
+coupling, double wells, sampled pairs.
 
 OUT/parts has a file for every part that is done. Those of studies that are not complete yet are in
 `studies/results/parts`: copied to OUT/parts, they are not done again.

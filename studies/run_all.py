@@ -1,19 +1,20 @@
 """Runs all studies of the paper's open questions on one store, several processes at a time, and collects study.json.
 
-    python studies/run_all.py --data-dir DIR --engine cuda --processes 5 --beside 3   sampled, on a GPU
-    python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3           without sampling, on a laptop
+    python studies/run_all.py --data-dir DIR --engine cuda --processes 8          sampled, on a GPU
+    python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3       without sampling, on a laptop
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
-processes do them beside each other: while one samples, others fit. Sampling fills a GPU; --beside more processes do the
-parts that sample little or nothing meanwhile. What parts have in common is done once (features that several studies
-read stay in the store: 13 GB for MNIST). The same command goes on where a killed one stopped.
+processes do them beside each other: while one samples, others fit. A GPU that samples leaves little to others, so all
+trainings come first, then the parts that sample little or nothing, then the rest. What parts have in common is done
+once (features that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed
+one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
 STUDY-DATA.json for other data than MNIST, in the folder --results: the bytes of study.json that `thermoment run STUDY`
-leaves on machines of the same kind. A part says which machine did it, and when: times-DATA-ENGINE.json, beside the
-studies, has how long every machine was at it. Seconds that are printed are those of one process, of which several run
-at a time.
+leaves on machines of the same kind. A part says which machine did it, and when, and so does OUT/trainings of the
+trainings: times-DATA-ENGINE.json, beside the studies, has how long every machine was at it. Seconds that are printed
+are those of one process, of which several run at a time.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out.
 """
@@ -162,34 +163,69 @@ def merged(study: Experiment, found: Sequence[tuple[Part, StudyResults]]) -> Stu
     return replace(found[0][1], study=tuple(ordered))
 
 
+def trainings(every: Iterable[Part], out: Path) -> dict[Path, Part]:
+    """For all parts whose reservoirs are trained alike one of them, by the file that says when they were trained."""
+    found: dict[Path, Part] = {}
+    for part in every:
+        one = part.first
+        told = (one.dynamics, one.protocol) if one.finite_time else (one.dynamics.J2, one.dynamics.J4)
+        name = identity(one.reservoirs, one.repeats, one.vary, one.data, one.training, one.finite_time, *told)[:16]
+        found.setdefault(out / "trainings" / f"{name}.json", part)
+    return found
+
+
+def train(part: Part, file: Path, place: Place) -> None:
+    """Trains the reservoirs of a part, all repeats side by side, where the store has them not."""
+    from thermoment import data
+    from thermoment.runs.context import Context
+    from thermoment.runs.reservoirs import make
+    from thermoment.runs.store import Store
+
+    one, clock = part.first, Clock()
+    whole = data.load(one.data.name, place.data_dir, split=one.data.split).first(one.data.n_train, one.data.n_test)
+    make([one.repeat(number) for number in range(one.repeats)], whole, Context(Store.at(place.store)))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.is_file():  # else they were in the store
+        write_json(file, clock.facts())
+
+
 def do(part: Part, place: Place) -> float:
     """Runs a part and keeps its results; returns the seconds. Its process keeps what JAX compiled."""
     from thermoment.runs.run import run
 
-    begun, start = time.time(), time.perf_counter()
+    clock = Clock()
     results = run(part.experiment, place.out / "runs" / part.file.stem, store=place.store, data_dir=place.data_dir)
-    seconds = time.perf_counter() - start
     part.file.parent.mkdir(parents=True, exist_ok=True)
     assert isinstance(results, StudyResults)
-    facts = {"machine": describe(checkout=ROOT), "begun": round(begun), "seconds": round(seconds, 1)}
+    facts = clock.facts()
     write_json(part.file, {**facts, "results": results.plain()})
-    return seconds
+    return float(facts["seconds"])
 
 
-def do_all(left: Sequence[Part], place: Place, processes: int, beside: int, end: float) -> None:
-    """Does the parts, the largest first, until the clock says `end`. What fails is told, and does not stop the rest.
+class Clock:
+    """When something was begun, how long it took, and where."""
 
-    beside: processes for parts that leave room on a GPU
-    """
-    context = get_context("spawn")
-    with (
-        ProcessPoolExecutor(processes, context) as sampling,
-        ProcessPoolExecutor(max(beside, 1), context) as others,
-    ):
-        begun = {
-            (sampling if part.fills_a_gpu or not beside else others).submit(do, part, place): part
-            for part in sorted(left, key=lambda part: -part.size)
-        }
+    def __init__(self) -> None:
+        self._begun, self._start = time.time(), time.perf_counter()
+
+    def facts(self) -> dict[str, Any]:
+        """As a file keeps them."""
+        seconds = round(time.perf_counter() - self._start, 1)
+        return {"machine": describe(checkout=ROOT), "begun": round(self._begun), "seconds": seconds}
+
+
+def in_order(parts: Iterable[Part]) -> list[Part]:
+    """What leaves a GPU to others before what does not, and the largest first."""
+    return sorted(parts, key=lambda part: (part.fills_a_gpu, -part.size))
+
+
+def do_all(left: Sequence[Part], place: Place, processes: int, end: float) -> None:
+    """Does the parts until the clock says `end`. What fails is told, and does not stop the rest."""
+    ordered = in_order(left)
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for file, part in trainings(ordered, place.out).items():
+            pool.submit(train, part, file, place)  # what fails there fails in the part, too, and is told then
+        begun = {pool.submit(do, part, place): part for part in ordered}
         try:
             for number, done in enumerate(
                 as_completed(begun, None if end == math.inf else max(0.0, end - time.monotonic()))
@@ -236,10 +272,12 @@ def collect(
 
 def times(found: Mapping[str, Experiment], out: Path) -> dict[str, Any]:
     """How long every machine was at it: what times-DATA-ENGINE.json says."""
-    every = [part.file for study in found.values() for part in parts(study, out)]
+    every = [part for study in found.values() for part in parts(study, out)]
     by_machine: dict[str, list[dict[str, Any]]] = {}
-    for one in (json.loads(file.read_text("utf-8")) for file in every if file.is_file()):
-        by_machine.setdefault(one["machine"]["processor"], []).append(one)
+    for file in (*trainings(every, out), *(part.file for part in every)):
+        if file.is_file():
+            one = json.loads(file.read_text("utf-8"))
+            by_machine.setdefault(one["machine"]["processor"], []).append(one)
     return {
         "parts": len(every),
         "machines": [
@@ -249,7 +287,7 @@ def times(found: Mapping[str, Experiment], out: Path) -> dict[str, Any]:
                 "accelerator": next(
                     (name for one in done if (name := one["machine"]["accelerator"]) != "none"), "none"
                 ),
-                "parts": len(done),
+                "parts": sum("results" in one for one in done),
                 "minutes": round(busy((one["begun"], one["begun"] + one["seconds"]) for one in done) / 60, 1),
             }
             for processor, done in by_machine.items()
@@ -275,8 +313,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/studies"))
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
-    parser.add_argument("--processes", type=int, default=1, help="at a time; 5 are good for a GPU")
-    parser.add_argument("--beside", type=int, default=0, help="more of them, for what leaves room on a GPU")
+    parser.add_argument("--processes", type=int, default=1, help="at a time; 8 are good for a GPU")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
@@ -292,7 +329,7 @@ def main() -> int:
     every = [part for study in found.values() for part in parts(study, place.out)]
     left = [part for part in every if not part.file.is_file() and not arguments.collect]
     try:
-        do_all(left, place, arguments.processes, arguments.beside, end)
+        do_all(left, place, arguments.processes, end)
     finally:
         missing = collect(found, place.out, results, ending, incomplete=arguments.collect)
         asked = {"data": Path(arguments.data).stem, "engine": arguments.engine or "auto", "repeats": arguments.repeats}

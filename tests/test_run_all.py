@@ -98,6 +98,46 @@ def test_what_is_sampled_and_what_not(run_all: ModuleType, tmp_path: Path) -> No
     assert sizes["time-and-temperature/wells_J2-2p0"] == 10 * 3 * 256
 
 
+def test_what_leaves_a_gpu_to_others_comes_first(run_all: ModuleType, tmp_path: Path) -> None:
+    every = [
+        part
+        for study in run_all.studies(asked(run_all, engine="cuda")).values()
+        for part in run_all.parts(study, tmp_path)
+    ]
+    ordered = run_all.in_order(every)
+    fills = [part.fills_a_gpu for part in ordered]
+    assert sorted(part.file for part in ordered) == sorted(part.file for part in every)
+    assert fills == sorted(fills)
+    for kind in (False, True):
+        sizes = [part.size for part in ordered if part.fills_a_gpu is kind]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def test_reservoirs_of_all_parts_are_trained_once(run_all: ModuleType, tmp_path: Path) -> None:
+    found = run_all.studies(asked(run_all, engine="native"))
+
+    def trained(*names: str) -> dict[Path, str]:
+        parts = [part for name in names for part in run_all.parts(found[name], tmp_path)]
+        return {file: "/".join((part.experiment.name, *part.points[:1])) for file, part in
+                run_all.trainings(parts, tmp_path).items()}  # fmt: skip
+
+    seeds = trained("seeds")
+    assert {point.split("/")[1] for point in seeds.values()} == {"everything", "draw", "batches", "noise", "fit"}
+    others = trained("seeds", "equal-resources", "fusion", "beside-others")
+    assert {point for file, point in others.items() if file not in seeds} == {
+        "equal-resources/one-recipe",
+        "equal-resources/three-noises",
+        "equal-resources/more-replicas",
+        "equal-resources/more-nodes",
+        "fusion/optimiser-adam_head-normal",
+        "beside-others/trained",
+    }
+    points = {point.split("/")[1] for point in trained("time-and-temperature").values()}
+    assert {point for point in points if point.startswith("map")} == {"map_kT-0p01_t_final-0p01"}
+    assert sum(point.startswith("trained") for point in points) == 8
+    assert sum(point.startswith("wells") for point in points) == 3
+
+
 def test_without_sampling_what_only_sampling_can_do_is_left_out(run_all: ModuleType) -> None:
     everything, without = (run_all.studies(asked(run_all, engine=engine)) for engine in ("native", "meanfield"))
     left_out = {
@@ -139,10 +179,14 @@ def test_times_of_machines(run_all: ModuleType, tmp_path: Path) -> None:
     ):
         machine = {"processor": processor, "cores": cores, "accelerator": accelerator}
         file.write_text(json.dumps({"machine": machine, "begun": begun, "seconds": 60.0, "results": {}}), "utf-8")
+    training = next(iter(run_all.trainings(run_all.parts(found["equal-resources"], tmp_path), tmp_path)))
+    training.parent.mkdir()
+    machine = {"processor": "a", "cores": 16, "accelerator": "H200"}
+    training.write_text(json.dumps({"machine": machine, "begun": 70, "seconds": 45.0}), "utf-8")
     assert run_all.times(found, tmp_path) == {
         "parts": 5,
         "machines": [
-            {"processor": "a", "cores": 16, "accelerator": "H200", "parts": 2, "minutes": 1.5},
+            {"processor": "a", "cores": 16, "accelerator": "H200", "parts": 2, "minutes": 2.0},
             {"processor": "b", "cores": 4, "accelerator": "none", "parts": 1, "minutes": 1.0},
         ],
     }
@@ -177,13 +221,14 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "seeds-digits.json").read_text("utf-8"))
     assert {row["variant"] for row in found["rows"]} == {"everything", "draw", "batches", "noise", "fit"}
     assert len(list((tmp_path / ".stages").glob("features-*"))) == 3 * 2  # those that other studies read too
+    assert len(list((tmp_path / "trainings").glob("*.json"))) == 5
     assert "of 5)" not in command("seeds", tmp_path, "--processes", "2").stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", ["seeds", "what-the-moments-carry", "fusion"])
 def test_parts_put_together_have_the_bytes_of_the_whole(study: str, run_all: ModuleType, tmp_path: Path) -> None:
-    assert command(study, tmp_path, "--beside", "1").returncode == 0
+    assert command(study, tmp_path, "--processes", "2").returncode == 0
     (whole,) = run_all.studies(
         asked(run_all, studies=[study], engine="native", repeats=2, overrides=tiny(study))
     ).values()
