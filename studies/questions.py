@@ -146,9 +146,12 @@ def moments(study: Study) -> Answer:
         ]
     )
     second, fourth, squares, powers, _, physics, *_ = found
+    groups = {"pairs": "128 replicas, sampled", "pairs-limit": "infinitely many replicas"}
+    engines = {row.get("engine", study.engine) for row in study.rows if row.get("group") not in groups}
     short = (
         f"m1, m2 and m4 in place of powers of the mean, in which there is no fluctuation: {gain(powers)}; in place of "
-        f"powers of the stationary point, which need no physics: {gain(physics)}."
+        f"powers of the stationary point, which need no physics: {gain(physics)}"
+        f"{'; without sampling' * (engines == {'meanfield'})}."
     )
     sentence = (
         f"The mean square m2 beside the mean m1: {gain(second)}; m4 beside both: {gain(fourth)}; m2 in place of the "
@@ -156,7 +159,6 @@ def moments(study: Study) -> Answer:
         f"which needs neither noise nor time nor coupling: {gain(physics)} ({len(raw)} seeds)."
     )
     families = [Family(DIFFERENCES, found)]
-    groups = {"pairs": "128 replicas, sampled", "pairs-limit": "infinitely many replicas"}
     if known := [group for group in groups if study.group(group)]:
         of_pairs = judge(
             [

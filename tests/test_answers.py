@@ -70,6 +70,26 @@ def times(correct: Callable[[float], list[int]]) -> list[dict[str, Any]]:
     return [*rows, point("cold", 20, 10, kT=0.01, t=1.0)]
 
 
+def moments(correct: Callable[[float], list[int]]) -> list[dict[str, Any]]:
+    """Rows of what-the-moments-carry: what is read more of is better, and so are pairs of infinitely many replicas."""
+    return (
+        [
+            row(f"reads-{k}", correct(30 * len(words)), orders=list(words))
+            for k, sets in enumerate(("m1 m2 m4", "m1 mu2 mu4", "m1 m1^2 m1^4", "x x^2 x^4", "mu2", "mu4"))
+            for count in range(1, len(sets.split()) + 1)
+            if (words := sets.split()[:count])
+        ]
+        + [row("reads-8", correct(90), orders=[f"m{p}" for p in range(1, 9)])]
+        + [
+            row(f"{group}-{k}", correct(shift)[:n], "K1", orders=["m1", "m2", "m4", *more]) | {"group": group}
+            for group, n, gained in (("pairs", 3, 0), ("pairs-limit", 10, 40))
+            for k, (more, shift) in enumerate(
+                (([], -200), (["means"], -100), (["pair"], -100 + gained), (["means", "pair"], -100 + gained))
+            )
+        ]
+    )
+
+
 def test_the_page_follows_from_the_numbers(answers: ModuleType) -> None:
     assert (ROOT / "docs/studies.md").read_text("utf-8") == answers.page()
 
@@ -140,6 +160,18 @@ def test_how_far_joined_and_averaged_readouts_scatter_is_told(answers: ModuleTyp
     assert told in answers.page(tmp_path)
 
 
+@pytest.mark.parametrize(("engine", "told"), [("meanfield", True), ("cuda", False)])
+def test_moments_that_were_not_sampled_are_said_to_be_so(
+    engine: str, told: bool, answers: ModuleType, tmp_path: Path
+) -> None:
+    rows = [
+        {**one, "engine": {"pairs": "xla", "pairs-limit": "meanfield"}.get(one.get("group", ""), engine)}
+        for one in moments(noisy(4))
+    ]
+    write(tmp_path, "what-the-moments-carry", rows)
+    assert ("; without sampling." in answers.page(tmp_path)) is told
+
+
 def test_how_long_the_studies_took_is_told_by_machine(answers: ModuleType, tmp_path: Path) -> None:
     gpu = {"processor": "Xeon", "cores": 16, "accelerator": "H200", "parts": 70, "minutes": 25.4}
     asked = {"data": "mnist", "engine": "cuda", "repeats": None, "parts": 77, "machines": [gpu]}
@@ -204,22 +236,7 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
         )
     ]
     correct = noisy(4)
-    rows["what-the-moments-carry"] = (
-        [
-            row(f"reads-{k}", correct(30 * len(words)), orders=list(words))
-            for k, sets in enumerate(("m1 m2 m4", "m1 mu2 mu4", "m1 m1^2 m1^4", "x x^2 x^4", "mu2", "mu4"))
-            for count in range(1, len(sets.split()) + 1)
-            if (words := sets.split()[:count])
-        ]
-        + [row("reads-8", correct(90), orders=[f"m{p}" for p in range(1, 9)])]
-        + [
-            row(f"{group}-{k}", correct(shift)[:n], "K1", orders=["m1", "m2", "m4", *more]) | {"group": group}
-            for group, n, gained in (("pairs", 3, 0), ("pairs-limit", 10, 40))
-            for k, (more, shift) in enumerate(
-                (([], -200), (["means"], -100), (["pair"], -100 + gained), (["means", "pair"], -100 + gained))
-            )
-        ]
-    )
+    rows["what-the-moments-carry"] = moments(correct)
     correct = noisy(4)
     rows["time-and-temperature"] = times(correct)
     correct = noisy(4)
