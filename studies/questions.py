@@ -69,11 +69,11 @@ def seeds(study: Study) -> Answer:
         parts_of = [f"{one.a} in place of {one.b}: {gain(one)}" for one in reported]
         sentence += f" Of the differences that the paper reports, {'; '.join(parts_of)}."
         families = [Family("Differences that the paper reports", reported)]
-        held, fell = (
-            " and ".join(f"{one.a} over {one.b}" for one in reported if one.established is wanted) or "none"
-            for wanted in (True, False)
-        )
-        short += f"; of the differences that the paper reports, established: {held}; not established: {fell}"
+        short += "; of the differences that the paper reports"
+        for verdict in ("established", "not established", "too few seeds"):
+            told = " and ".join(f"{one.a} over {one.b}" for one in reported if one.verdict == verdict)
+            if told or verdict != "too few seeds":
+                short += f"{',' if verdict == 'established' else ';'} {verdict}: {told or 'none'}"
     return Answer(f"{short}.", sentence, families, tables=[("", table)])
 
 

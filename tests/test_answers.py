@@ -147,6 +147,21 @@ def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, 
     assert page.count("| 25% |") == 4
 
 
+def test_small_differences_of_few_seeds_are_not_called_not_established(answers: ModuleType, tmp_path: Path) -> None:
+    correct = noisy(4)
+    kinds = [row(kind, correct(0)[:3]) for kind in ("everything", "draw", "batches", "noise", "fit")]
+    rows = [
+        row("everything", correct(-100)[:3], "K1"),
+        row("everything", correct(-200)[:3], "K2"),
+        row("everything", correct(-150)[:3], "K3"),
+        row("everything", correct(-5)[:3], orders=[1, 2]),
+        row("everything", correct(-4)[:3], fusion="logit"),
+    ]
+    write(tmp_path, "seeds", [*kinds, *rows])
+    told = "too few seeds: (m1, m2, m4) over (m1, m2) and joined features over averaged outputs."
+    assert told in answers.page(tmp_path)
+
+
 def test_how_far_joined_and_averaged_readouts_scatter_is_told(answers: ModuleType, tmp_path: Path) -> None:
     scatter = {"feature": 90, "logit": 9, "weighted": 0, "calibrated": 0, "stacked": 0}
     rows = [
