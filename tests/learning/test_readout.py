@@ -125,7 +125,7 @@ def test_on_a_processor_no_product_is_transposed_by_xla() -> None:
     with jax.enable_x64(True):
         program = module._converge.lower(*map(np.zeros, shapes[:1]), *(np.zeros(one, np.float32) for one in shapes[1:]),
                                          1e-3, 100, at_once=False)  # fmt: skip
-    products = [line for line in program.compile().as_text().splitlines() if " dot(" in line]
+    products = [line for line in str(program.compile().as_text()).splitlines() if " dot(" in line]
     assert sum("f32[" in line for line in products) > 5
     assert [line for line in products if "lhs_contracting_dims={0}" in line and "f64[1,6010]" not in line] == []
 

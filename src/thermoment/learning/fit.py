@@ -293,7 +293,7 @@ def _stored(matrix: jax.Array, at_once: bool) -> jax.Array:
     Two fits go on at a time there, and such products of XLA are wrong at times while other threads are busy: a block of
     the result is made of another block of the factor (docs/log.md).
     """
-    return matrix if at_once else jax.lax.optimization_barrier(matrix)
+    return matrix if at_once else jax.lax.optimization_barrier(matrix)  # type: ignore[no-untyped-call]
 
 
 def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool) -> jax.Array:
