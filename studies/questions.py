@@ -296,7 +296,7 @@ QUESTIONS = (
         "what-the-moments-carry",
         "Is the gain of the higher moments due to fluctuations, or to powers of the mean?",
         moments,
-        "Pairs of nodes in three reservoirs together, and more pairs than nodes.",
+        "The same of sampled paths; pairs of nodes in three reservoirs together, and more pairs than nodes.",
         "7 minutes",
     ),
     Question(
