@@ -28,6 +28,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -219,13 +220,17 @@ def in_order(parts: Iterable[Part]) -> list[Part]:
     return sorted(parts, key=lambda part: (part.fills_a_gpu, -part.size))
 
 
-def do_all(left: Sequence[Part], place: Place, processes: int, end: float) -> None:
+def do_all(left: Sequence[Part], place: Place, processes: int, samplers: int, end: float) -> None:
     """Does the parts until the clock says `end`. What fails is told, and does not stop the rest."""
     ordered = in_order(left)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ExitStack() as pools:
+        pool = others = pools.enter_context(ProcessPoolExecutor(processes, context))
+        if samplers:
+            others = pools.enter_context(ProcessPoolExecutor(samplers, context, give_way))
         for file, part in trainings(ordered, place.out).items():
             pool.submit(train, part, file, place)  # what fails there fails in the part, too, and is told then
-        begun = {pool.submit(do, part, place): part for part in ordered}
+        begun = {(others if part.fills_a_gpu else pool).submit(do, part, place): part for part in ordered}
         try:
             for number, done in enumerate(
                 as_completed(begun, None if end == math.inf else max(0.0, end - time.monotonic()))
@@ -237,6 +242,11 @@ def do_all(left: Sequence[Part], place: Place, processes: int, end: float) -> No
                 print(f"{done.result():8.1f} s  {name}  ({number + 1} of {len(left)})", flush=True)
         except TimeoutError:
             stop()
+
+
+def give_way() -> None:
+    """Lets the small kernels of other processes go first, under NVIDIA's multi-process service."""
+    os.environ["CUDA_MPS_CLIENT_PRIORITY"] = "1"  # below normal; read when CUDA starts in this process
 
 
 def stop(*_: object) -> None:
@@ -314,6 +324,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; on a GPU several are faster")
+    parser.add_argument("--samplers", type=int, default=0, help="of their own for what fills a GPU, beside --processes")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
@@ -329,7 +340,7 @@ def main() -> int:
     every = [part for study in found.values() for part in parts(study, place.out)]
     left = [part for part in every if not part.file.is_file() and not arguments.collect]
     try:
-        do_all(left, place, arguments.processes, end)
+        do_all(left, place, arguments.processes, arguments.samplers, end)
     finally:
         missing = collect(found, place.out, results, ending, incomplete=arguments.collect)
         asked = {"data": Path(arguments.data).stem, "engine": arguments.engine or "auto", "repeats": arguments.repeats}
