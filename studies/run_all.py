@@ -4,17 +4,18 @@
     python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3       without sampling, on a laptop
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
-processes do them beside each other: while one samples, others fit. A GPU that samples leaves little to others, so all
-trainings come first, then the parts that sample little or nothing, then the rest. What parts have in common is done
-once (features that several studies read stay in the store: 13 GB for MNIST). The same command goes on where a killed
-one stopped.
+processes do them beside each other, all trainings first, then the parts that sample little or nothing, then the rest.
+A GPU that samples leaves little to others. With --sampler one process more does nothing but sample, and the others fit
+what it has sampled; under NVIDIA's multi-process service it leaves some of the GPU's multiprocessors to them.
+What parts have in common is done once (features that several studies read stay in the store: 13 GB for MNIST). The same
+command goes on where a killed one stopped.
 
 OUT/parts has one small file for every part that is done, and nothing else is needed to go on: copied to another
 machine, which need not have the store, they are not done again there. The files are put together to STUDY.json, or
 STUDY-DATA.json for other data than MNIST, in the folder --results: the bytes of study.json that `thermoment run STUDY`
-leaves on machines of the same kind. A part says which machine did it, and when, and so does OUT/trainings of the
-trainings: times-DATA-ENGINE.json, beside the studies, has how long every machine was at it. Seconds that are printed
-are those of one process, of which several run at a time.
+leaves on machines of the same kind. A part says which machine did it, and when, and so do OUT/trainings of trainings
+and OUT/samplings of what the sampler did: times-DATA-ENGINE.json, beside the studies, has how long every machine was at
+it. Seconds that are printed are those of one process, of which several run at a time.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out.
 """
@@ -26,13 +27,14 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thermoment._support.files import write_json, write_whole
 from thermoment._support.host import describe
@@ -42,7 +44,16 @@ from thermoment.experiments.scan import PAIRED, Point
 from thermoment.results.results import StudyResults
 from thermoment.results.study import to_json
 
+if TYPE_CHECKING:
+    from thermoment.data.dataset import Dataset
+    from thermoment.runs.context import Context
+
 ROOT = Path(__file__).parents[1]
+_AHEAD = 2
+"""Parts that are sampled and not yet fitted: their features lie in the store, 6.5 GB each on MNIST."""
+_SHARE = 85
+"""Per cent of a GPU's multiprocessors that the sampler takes. A block of its kernel keeps one for 10 ms, and small
+kernels of other processes would wait for it."""
 STUDIES = (
     "seeds",
     "equal-resources",
@@ -164,30 +175,57 @@ def merged(study: Experiment, found: Sequence[tuple[Part, StudyResults]]) -> Stu
     return replace(found[0][1], study=tuple(ordered))
 
 
+def training_file(part: Part, out: Path) -> Path:
+    """Says when the reservoirs of a part were trained; all parts whose reservoirs are trained alike have the same."""
+    one = part.first
+    told = (one.dynamics, one.protocol) if one.finite_time else (one.dynamics.J2, one.dynamics.J4)
+    name = identity(one.reservoirs, one.repeats, one.vary, one.data, one.training, one.finite_time, *told)[:16]
+    return out / "trainings" / f"{name}.json"
+
+
 def trainings(every: Iterable[Part], out: Path) -> dict[Path, Part]:
-    """For all parts whose reservoirs are trained alike one of them, by the file that says when they were trained."""
+    """For all parts whose reservoirs are trained alike the first of them, by the file that says when they were."""
     found: dict[Path, Part] = {}
     for part in every:
-        one = part.first
-        told = (one.dynamics, one.protocol) if one.finite_time else (one.dynamics.J2, one.dynamics.J4)
-        name = identity(one.reservoirs, one.repeats, one.vary, one.data, one.training, one.finite_time, *told)[:16]
-        found.setdefault(out / "trainings" / f"{name}.json", part)
+        found.setdefault(training_file(part, out), part)
     return found
 
 
 def train(part: Part, file: Path, place: Place) -> None:
     """Trains the reservoirs of a part, all repeats side by side, where the store has them not."""
+    from thermoment.runs.reservoirs import make
+
+    clock, (repeats, whole, context) = Clock(), opened(part, place)
+    make(repeats, whole, context)
+    clock.keep(file)
+
+
+def sample(part: Part, place: Place) -> None:
+    """Simulates what a part reads, of all repeats, where the store has neither that nor what is fitted to it."""
+    from thermoment.runs.features import share
+    from thermoment.runs.reservoirs import make
+    from thermoment.runs.stages import Pass
+    from thermoment.runs.store import is_kept
+
+    clock, (repeats, whole, context) = Clock(), opened(part, place)
+    for experiment, made in zip(repeats, make(repeats, whole, context), strict=True):
+        one = Pass.of(experiment, made, whole, context)
+        if experiment.features.share:
+            share(one.stages.values())
+        if not is_kept(one.readouts):
+            one.simulate()
+    clock.keep(place.out / "samplings" / part.file.name)
+
+
+def opened(part: Part, place: Place) -> "tuple[list[Experiment], Dataset, Context]":
+    """All repeats of the first point of a part, its data and the store."""
     from thermoment import data
     from thermoment.runs.context import Context
-    from thermoment.runs.reservoirs import make
     from thermoment.runs.store import Store
 
-    one, clock = part.first, Clock()
+    one = part.first
     whole = data.load(one.data.name, place.data_dir, split=one.data.split).first(one.data.n_train, one.data.n_test)
-    make([one.repeat(number) for number in range(one.repeats)], whole, Context(Store.at(place.store)))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if not file.is_file():  # else they were in the store
-        write_json(file, clock.facts())
+    return [one.repeat(number) for number in range(one.repeats)], whole, Context(Store.at(place.store))
 
 
 def do(part: Part, place: Place) -> float:
@@ -196,11 +234,8 @@ def do(part: Part, place: Place) -> float:
 
     clock = Clock()
     results = run(part.experiment, place.out / "runs" / part.file.stem, store=place.store, data_dir=place.data_dir)
-    part.file.parent.mkdir(parents=True, exist_ok=True)
     assert isinstance(results, StudyResults)
-    facts = clock.facts()
-    write_json(part.file, {**facts, "results": results.plain()})
-    return float(facts["seconds"])
+    return clock.keep(part.file, results=results.plain())
 
 
 class Clock:
@@ -209,10 +244,14 @@ class Clock:
     def __init__(self) -> None:
         self._begun, self._start = time.time(), time.perf_counter()
 
-    def facts(self) -> dict[str, Any]:
-        """As a file keeps them."""
+    def keep(self, file: Path, **more: Any) -> float:
+        """Writes them to a file, unless there is one: what was done before is in the store. Returns the seconds."""
         seconds = round(time.perf_counter() - self._start, 1)
-        return {"machine": describe(checkout=ROOT), "begun": round(self._begun), "seconds": seconds}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.is_file():
+            facts = {"machine": describe(checkout=ROOT), "begun": round(self._begun), "seconds": seconds}
+            write_json(file, {**facts, **more})
+        return seconds
 
 
 def in_order(parts: Iterable[Part]) -> list[Part]:
@@ -220,33 +259,58 @@ def in_order(parts: Iterable[Part]) -> list[Part]:
     return sorted(parts, key=lambda part: (part.fills_a_gpu, -part.size))
 
 
-def do_all(left: Sequence[Part], place: Place, processes: int, samplers: int, end: float) -> None:
-    """Does the parts until the clock says `end`. What fails is told, and does not stop the rest."""
+def do_all(left: Sequence[Part], place: Place, processes: int, end: float, *, apart: bool = False) -> None:
+    """Does the parts until the clock says `end`. What fails is told, and does not stop the rest.
+
+    apart: a process of its own samples what fills a GPU, each part once it is trained, a few ahead of the fits
+    """
     ordered = in_order(left)
-    context = get_context("spawn")
+    to_train = deque(trainings(ordered, place.out).items())
+    to_sample = [part for part in ordered if apart and part.fills_a_gpu]
+    to_do = deque(part for part in ordered if part not in to_sample)
+    sampled: deque[Part] = deque()
+    untrained = set(dict(to_train))
+    training: dict[Future[Any], Path] = {}
+    sampling: dict[Future[Any], Part] = {}
+    doing: dict[Future[Any], Part] = {}
+    context, count = get_context("spawn"), 0
     with ExitStack() as pools:
-        pool = others = pools.enter_context(ProcessPoolExecutor(processes, context))
-        if samplers:
-            others = pools.enter_context(ProcessPoolExecutor(samplers, context, give_way))
-        for file, part in trainings(ordered, place.out).items():
-            pool.submit(train, part, file, place)  # what fails there fails in the part, too, and is told then
-        begun = {(others if part.fills_a_gpu else pool).submit(do, part, place): part for part in ordered}
-        try:
-            for number, done in enumerate(
-                as_completed(begun, None if end == math.inf else max(0.0, end - time.monotonic()))
-            ):
-                name = begun[done].file.stem
-                if error := done.exception():
-                    print(f"{name} failed: {error}", flush=True)
-                    continue
-                print(f"{done.result():8.1f} s  {name}  ({number + 1} of {len(left)})", flush=True)
-        except TimeoutError:
-            stop()
+        pool = pools.enter_context(ProcessPoolExecutor(processes, context))
+        sampler = pools.enter_context(ProcessPoolExecutor(1, context, leave_room)) if apart else pool
+        while count < len(left):
+            while len(training) + len(doing) < processes and (to_train or sampled or to_do):
+                if to_train:
+                    file, part = to_train.popleft()
+                    training[pool.submit(train, part, file, place)] = file
+                else:
+                    part = (sampled or to_do).popleft()
+                    doing[pool.submit(do, part, place)] = part
+            ready = [part for part in to_sample if training_file(part, place.out) not in untrained]
+            if ready and not sampling and len(sampled) < _AHEAD:
+                to_sample.remove(ready[0])
+                sampling[sampler.submit(sample, ready[0], place)] = ready[0]
+            most = None if end == math.inf else max(0.0, end - time.monotonic())
+            done, _ = wait([*training, *sampling, *doing], most, FIRST_COMPLETED)
+            if not done:
+                stop()
+            for one in done:  # what fails in training or sampling fails again where the part is done, and is told then
+                if one in training:
+                    untrained.remove(training.pop(one))
+                elif one in sampling:
+                    sampled.append(sampling.pop(one))
+                else:
+                    count += 1
+                    said = f"failed: {error}" if (error := one.exception()) else f"{one.result():.1f} s"
+                    print(f"{count} of {len(left)}: {doing.pop(one).file.stem}  {said}", flush=True)
 
 
-def give_way() -> None:
-    """Lets the small kernels of other processes go first, under NVIDIA's multi-process service."""
-    os.environ["CUDA_MPS_CLIENT_PRIORITY"] = "1"  # below normal; read when CUDA starts in this process
+def leave_room() -> None:
+    """Leaves some multiprocessors to other processes, under NVIDIA's multi-process service, and lets them go first.
+
+    Both are read when CUDA starts in this process. Without that service they change nothing.
+    """
+    os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(_SHARE)
+    os.environ["CUDA_MPS_CLIENT_PRIORITY"] = "1"  # below normal
 
 
 def stop(*_: object) -> None:
@@ -284,7 +348,8 @@ def times(found: Mapping[str, Experiment], out: Path) -> dict[str, Any]:
     """How long every machine was at it: what times-DATA-ENGINE.json says."""
     every = [part for study in found.values() for part in parts(study, out)]
     by_machine: dict[str, list[dict[str, Any]]] = {}
-    for file in (*trainings(every, out), *(part.file for part in every)):
+    sampled = [out / "samplings" / part.file.name for part in every]
+    for file in (*trainings(every, out), *sampled, *(part.file for part in every)):
         if file.is_file():
             one = json.loads(file.read_text("utf-8"))
             by_machine.setdefault(one["machine"]["processor"], []).append(one)
@@ -324,7 +389,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; on a GPU several are faster")
-    parser.add_argument("--samplers", type=int, default=0, help="of their own for what fills a GPU, beside --processes")
+    parser.add_argument("--sampler", action="store_true", help="one more process, which samples what fills a GPU")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
@@ -340,7 +405,7 @@ def main() -> int:
     every = [part for study in found.values() for part in parts(study, place.out)]
     left = [part for part in every if not part.file.is_file() and not arguments.collect]
     try:
-        do_all(left, place, arguments.processes, arguments.samplers, end)
+        do_all(left, place, arguments.processes, end, apart=arguments.sampler)
     finally:
         missing = collect(found, place.out, results, ending, incomplete=arguments.collect)
         asked = {"data": Path(arguments.data).stem, "engine": arguments.engine or "auto", "repeats": arguments.repeats}

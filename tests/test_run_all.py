@@ -7,9 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -138,6 +141,37 @@ def test_reservoirs_of_all_parts_are_trained_once(run_all: ModuleType, tmp_path:
     assert sum(point.startswith("wells") for point in points) == 3
 
 
+def test_a_part_is_sampled_once_its_own_reservoirs_are_trained(
+    run_all: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not only when all are: the second training here ends after the first sampling."""
+    (study,) = run_all.studies(asked(run_all, studies=["equal-resources"], engine="cuda")).values()
+    parts = run_all.parts(study, tmp_path)
+    told: list[tuple[str, Path]] = []
+    first_is_sampled = Event()
+
+    def train(part: Any, *_: object) -> None:
+        assert not told or first_is_sampled.wait(10)
+        told.append(("train", run_all.training_file(part, tmp_path)))
+
+    def sample(part: Any, *_: object) -> None:
+        assert ("train", run_all.training_file(part, tmp_path)) in told
+        told.append(("sample", part.file))
+        first_is_sampled.set()
+
+    def do(part: Any, *_: object) -> float:
+        assert ("sample", part.file) in told
+        told.append(("do", part.file))
+        return 0.0
+
+    for function in (train, sample, do):
+        monkeypatch.setattr(run_all, function.__name__, function)
+    monkeypatch.setattr(run_all, "ProcessPoolExecutor", lambda count, *_: ThreadPoolExecutor(count))
+    run_all.do_all(parts, run_all.Place(tmp_path, tmp_path, None), 1, float("inf"), apart=True)
+    assert [kind for kind, _ in told][:2] == ["train", "sample"]
+    assert {file for kind, file in told if kind == "do"} == {part.file for part in parts}
+
+
 def test_without_sampling_what_only_sampling_can_do_is_left_out(run_all: ModuleType) -> None:
     everything, without = (run_all.studies(asked(run_all, engine=engine)) for engine in ("native", "meanfield"))
     left_out = {
@@ -217,18 +251,25 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     assert "Stopped. The same command goes on." in stopped.stderr
     done = command("seeds", tmp_path, "--processes", "2")
     assert done.returncode == 0, done.stderr
-    assert "(5 of 5)" in done.stdout
+    assert "5 of 5: " in done.stdout
     found = json.loads((tmp_path / "seeds-digits.json").read_text("utf-8"))
     assert {row["variant"] for row in found["rows"]} == {"everything", "draw", "batches", "noise", "fit"}
     assert len(list((tmp_path / ".stages").glob("features-*"))) == 3 * 2  # those that other studies read too
     assert len(list((tmp_path / "trainings").glob("*.json"))) == 5
-    assert "of 5)" not in command("seeds", tmp_path, "--processes", "2").stdout
+    assert "of 5: " not in command("seeds", tmp_path, "--processes", "2").stdout
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", ["seeds", "what-the-moments-carry", "fusion"])
-def test_parts_put_together_have_the_bytes_of_the_whole(study: str, run_all: ModuleType, tmp_path: Path) -> None:
-    assert command(study, tmp_path, "--processes", "2").returncode == 0
+@pytest.mark.parametrize(
+    ("study", "sampler"), [("seeds", True), ("what-the-moments-carry", False), ("fusion", False), ("fusion", True)]
+)
+def test_parts_put_together_have_the_bytes_of_the_whole(
+    study: str, sampler: bool, run_all: ModuleType, tmp_path: Path
+) -> None:
+    done = command(study, tmp_path, "--processes", "2", *["--sampler"] * sampler)
+    assert done.returncode == 0, done.stderr
+    sampled = {"seeds": 3, "fusion": 2}[study] if sampler else 0
+    assert len(list((tmp_path / "samplings").glob("*.json"))) == sampled
     (whole,) = run_all.studies(
         asked(run_all, studies=[study], engine="native", repeats=2, overrides=tiny(study))
     ).values()
@@ -256,6 +297,6 @@ def test_parts_alone_are_enough_to_go_on(tmp_path: Path) -> None:
     removed = next((tmp_path / "there/parts").glob("seeds-noise-*.json"))
     removed.unlink()
     again = command("seeds", tmp_path / "there")
-    assert "(1 of 1)" in again.stdout
+    assert "1 of 1: " in again.stdout
     name = "seeds-digits.json"
     assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
