@@ -309,8 +309,8 @@ def leave_room() -> None:
 
     Both are read when CUDA starts in this process. Without that service they change nothing.
     """
-    os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(_SHARE)
-    os.environ["CUDA_MPS_CLIENT_PRIORITY"] = "1"  # below normal
+    os.environ.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(_SHARE))
+    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # below normal
 
 
 def stop(*_: object) -> None:
