@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 _AHEAD = 2
 """Parts that are sampled and not yet fitted: their features lie in the store, 6.5 GB each on MNIST."""
-_SHARE = 85
+_SHARE = 90
 """Per cent of a GPU's multiprocessors that the sampler takes. A block of its kernel keeps one for 10 ms, and small
 kernels of other processes would wait for it."""
 STUDIES = (
