@@ -11,6 +11,8 @@ from scipy.special import log_softmax
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from support.kernels import built
+from thermoment._engines import narrow
 from thermoment.learning import fit as module
 from thermoment.learning.batches import batches
 from thermoment.learning.fit import Standardised, best_ridge, fit_converged, fit_ridge, fit_sgd
@@ -102,6 +104,17 @@ def test_the_converged_fit_is_scikit_learns_logistic_regression() -> None:
     np.testing.assert_allclose(fit_converged(FEATURES, LABELS, l2, start=sgd).weights, theirs.coef_, atol=5e-3)
     with pytest.raises(ValueError, match="`start` must be a readout of 63 features"):
         fit_converged(FEATURES[:, 1:], LABELS, l2, start=sgd)
+
+
+@built
+def test_without_the_products_in_cpp_a_fit_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_them = fit_converged(FEATURES, LABELS)
+    monkeypatch.setattr(narrow, "can_call", lambda: False)
+    module._converge.clear_cache()  # type: ignore[attr-defined]
+    without = fit_converged(FEATURES, LABELS)
+    module._converge.clear_cache()  # type: ignore[attr-defined]
+    np.testing.assert_allclose(with_them.weights, without.weights, atol=5e-3)  # as above: to the minimum, not in bits
+    assert np.any(with_them.weights != without.weights)  # another program indeed
 
 
 def test_a_fit_that_stops_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ sparse_product: object
 sparse_transposed_product: object
 draw_sums: object
 curve_sums: object
-"""Capsules of functions that XLA calls: kernels/cpu/sparse_calls.hpp, draw_call.hpp and curve_call.hpp."""
+narrow_product: object
+narrow_sums: object
+"""Capsules of functions that XLA calls: sparse_calls.hpp, draw_call.hpp, curve_call.hpp, narrow_calls.hpp."""
 
 def kernels() -> list[tuple[str, str, bool, bool]]:
     """(name, description, runs here, has bfloat16) of each kernel that was built, fastest first."""

@@ -7,6 +7,8 @@ try:
         curve_sums,
         draw_sums,
         kernels,
+        narrow_product,
+        narrow_sums,
         sparse_product,
         sparse_transposed_product,
     )
@@ -14,6 +16,8 @@ try:
     for _name, _function in (
         ("curve_sums", curve_sums),
         ("draw_sums", draw_sums),
+        ("narrow_product", narrow_product),
+        ("narrow_sums", narrow_sums),
         ("sparse_product", sparse_product),
         ("sparse_transposed_product", sparse_transposed_product),
     ):

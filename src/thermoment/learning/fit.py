@@ -8,7 +8,7 @@ differ by in accuracy is due to the optimiser, the rest to the features. `fit_ri
 the mean squared error of z in the place of the cross-entropy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from thermoment._support.checks import check_labels, check_positive, invalid
 from thermoment._support.compilation import REPRODUCIBLE
 from thermoment.learning.batches import batches
 from thermoment.learning.descent import LossReport, shares
+from thermoment.learning.entropy import Entropy, entropy_at_once, entropy_in_turn, stored
 from thermoment.learning.groups import descend_in_groups
 from thermoment.learning.minimum import minimise
 from thermoment.learning.options import Sgd
@@ -34,10 +35,6 @@ LARGEST_GRADIENT = 2e-5
 Hessian is close to 1, so the loss is then about |g|^2 / 2 above its minimum."""
 _LOWEST_DIFFERENCE = 1e-5
 """A line search in float32 sees no smaller difference of the loss: a fit that stopped this near has converged."""
-_ROWS_IN_BLOCK = 1024
-"""Samples of one matrix product on an accelerator."""
-_ROWS_IN_CACHE = 512
-"""Samples of one matrix product on a processor, whose caches they fit into."""
 _MOST_EVALUATIONS = 2000
 _STEPS_TOGETHER = 4
 """Steps of SGD that are compiled as one for an accelerator."""
@@ -273,27 +270,18 @@ def _converge(
     """
     root = _curvature_root(begin.astype(jnp.float32), x, target, l2, at_once)
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
-    stretch = _stored(inverse.T.astype(jnp.float32), at_once)
-    back = None if at_once else _stored(inverse.astype(jnp.float32), at_once)
-    entropy = _entropy_at_once(x, target) if at_once else _entropy_in_turn(x, target)
+    stretch = stored(inverse.T.astype(jnp.float32), at_once)
+    back = None if at_once else stored(inverse.astype(jnp.float32), at_once)
+    entropy = entropy_at_once(x, target) if at_once else entropy_in_turn(x, target)
 
     def loss(flat: jax.Array) -> tuple[jax.Array, jax.Array]:
         stretched = flat.reshape(begin.shape).astype(jnp.float32)
         value, gradient = _loss_and_gradient(stretched, stretch, back, entropy, target.sum(), l2)
         return value.astype(flat.dtype), gradient.astype(flat.dtype).ravel()
 
-    found = minimise(loss, (_stored(root.T, at_once) @ begin).ravel(), LARGEST_GRADIENT, most)
+    found = minimise(loss, (stored(root.T, at_once) @ begin).ravel(), LARGEST_GRADIENT, most)
     parameters = stretch.astype(begin.dtype) @ found.point.reshape(begin.shape)
     return parameters, found.gradient @ found.gradient / 2, found.evaluations
-
-
-def _stored(matrix: jax.Array, at_once: bool) -> jax.Array:
-    """The matrix. On a processor it is stored as it is, and not transposed by XLA within the product that takes it.
-
-    Two fits go on at a time there, and such products of XLA are wrong at times while other threads are busy: a block of
-    the result is made of another block of the factor (docs/log.md).
-    """
-    return matrix if at_once else jax.lax.optimization_barrier(matrix)  # type: ignore[no-untyped-call]
 
 
 def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: float, at_once: bool) -> jax.Array:
@@ -309,7 +297,7 @@ def _curvature_root(parameters: jax.Array, x: jax.Array, target: jax.Array, l2: 
     _, rows = jax.lax.top_k(curvature * spread.astype(jnp.float32), min(len(x), _CURVED_ROWS))
     share = curvature[rows] / curvature[rows].sum() * (curvature.sum() / target.sum())
     chosen = jnp.concatenate([x[rows], jnp.ones((len(rows), 1), x.dtype)], axis=1)
-    square = jnp.matmul(_stored((chosen * share[:, None]).T, at_once), chosen, precision="highest")
+    square = jnp.matmul(stored((chosen * share[:, None]).T, at_once), chosen, precision="highest")
     # A feature that hardly varies over those, such as a pixel at the edge, has its curvature from all samples.
     part = curvature / target.sum()
     squares = part @ x**2 if at_once else (part[:, None] * x**2).sum(0)  # on a processor x**2 would be a copy of x
@@ -324,7 +312,7 @@ def _loss_and_gradient(
     stretched: jax.Array,
     stretch: jax.Array,
     back: jax.Array | None,
-    entropy: "Entropy",
+    entropy: Entropy,
     count: jax.Array,
     l2: float,
 ) -> tuple[jax.Array, jax.Array]:
@@ -340,55 +328,3 @@ def _loss_and_gradient(
     loss = l2 / 2 * jnp.sum(weights**2) - log_p / count
     turned = stretch.T if back is None else back
     return loss, jnp.matmul(turned, gradient, precision="highest")
-
-
-Sums = tuple[jax.Array, jax.Array, jax.Array]
-"""Over samples: log p of the right class, and minus its derivatives by the weights (C, F) and by the bias (C,)."""
-Entropy = Callable[[jax.Array, jax.Array], Sums]
-"""`Sums` at weights (F, C) and bias (C,). Derivatives are written by hand: JAX's own take four times as long."""
-
-
-def _entropy_at_once(x: jax.Array, target: jax.Array) -> Entropy:
-    """For an accelerator: all blocks of rows at the same time."""
-    missing = -len(x) % _ROWS_IN_BLOCK
-    x_blocks, target_blocks = (
-        jnp.pad(rows, ((0, missing), (0, 0))).reshape(-1, _ROWS_IN_BLOCK, rows.shape[1]) for rows in (x, target)
-    )
-
-    def sums(weights: jax.Array, bias: jax.Array) -> Sums:
-        def of_block(x: jax.Array, target: jax.Array) -> Sums:
-            log_p = jax.nn.log_softmax(jnp.matmul(x, weights, precision="highest") + bias)
-            error = jnp.exp(log_p) * target.sum(1, keepdims=True) - target
-            return (log_p * target).sum(), jnp.matmul(error.T, x, precision="highest"), error.sum(0)
-
-        log_p, slope, offset = (part.sum(0) for part in jax.vmap(of_block)(x_blocks, target_blocks))
-        return log_p, slope, offset
-
-    return sums
-
-
-def _entropy_in_turn(x: jax.Array, target: jax.Array) -> Entropy:
-    """For a processor: one block of rows after the other, each read once into a cache, classes before samples."""
-    size = min(len(x), _ROWS_IN_CACHE)
-    n_blocks, rest = divmod(len(x), size)
-    classes_first = target.T
-
-    def sums(weights: jax.Array, bias: jax.Array) -> Sums:
-        by_class = _stored(weights.T, at_once=False)
-
-        def of_block(first: Any, n_rows: int) -> Sums:
-            part = jax.lax.dynamic_slice_in_dim(x, first, n_rows)
-            target = jax.lax.dynamic_slice_in_dim(classes_first, first, n_rows, 1)
-            product = jnp.einsum("cf,bf->cb", by_class, part, precision="highest")
-            log_p = jax.nn.log_softmax(product + bias[:, None], axis=0)
-            error = jnp.exp(log_p) * target.sum(0) - target
-            return (log_p * target).sum(), jnp.einsum("cb,bf->cf", error, part, precision="highest"), error.sum(1)
-
-        def add(number: Any, before: Sums) -> Sums:
-            log_p, slope, offset = map(jnp.add, before, of_block(number * size, size))
-            return log_p, slope, offset
-
-        found: Sums = jax.lax.fori_loop(0, n_blocks, add, of_block(n_blocks * size, rest))
-        return found
-
-    return sums

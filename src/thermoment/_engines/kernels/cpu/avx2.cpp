@@ -1,6 +1,7 @@
 // The kernel of processors with AVX2 and FMA.
 #include "curves.hpp"
 #include "draws.hpp"
+#include "narrow.hpp"
 #include "simd_avx2.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -17,6 +18,8 @@ extern const Kernel avx2_kernel = {
     sum_rows<Avx2>,
     draw<Avx2>,
     sum_curves<Avx2>,
+    project<Avx2>,
+    collect<Avx2>,
 };
 
 }  // namespace thermoment

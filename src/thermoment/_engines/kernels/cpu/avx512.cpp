@@ -1,6 +1,7 @@
 // The kernel of processors with AVX-512.
 #include "curves.hpp"
 #include "draws.hpp"
+#include "narrow.hpp"
 #include "simd_avx512.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -17,6 +18,8 @@ extern const Kernel avx512_kernel = {
     sum_rows<Avx512>,
     draw<Avx512>,
     sum_curves<Avx512>,
+    project<Avx512>,
+    collect<Avx512>,
 };
 
 }  // namespace thermoment

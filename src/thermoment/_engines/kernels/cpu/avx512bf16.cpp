@@ -1,6 +1,7 @@
 // The kernel of processors that also multiply bfloat16: twice the rate in W x.
 #include "curves.hpp"
 #include "draws.hpp"
+#include "narrow.hpp"
 #include "simd_avx512.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -47,6 +48,8 @@ extern const Kernel avx512bf16_kernel = {
     sum_rows<Avx512Bf16>,
     draw<Avx512Bf16>,
     sum_curves<Avx512Bf16>,
+    project<Avx512Bf16>,
+    collect<Avx512Bf16>,
 };
 
 }  // namespace thermoment

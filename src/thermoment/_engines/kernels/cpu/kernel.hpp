@@ -101,6 +101,13 @@ struct Curves {
     float* out;           // (n_rows, n_cells)
 };
 
+// A product of some samples, n_rows rows of x, with a matrix of few rows, one a class. Both are stored row by row.
+struct NarrowProduct {
+    std::size_t n_rows, n_features, n_classes;
+    const float *x, *other;
+    float* out;
+};
+
 struct Kernel {
     const char* name;
     const char* description;
@@ -115,6 +122,8 @@ struct Kernel {
     void (*sum_rows)(const SparseProduct&);
     void (*draw)(const Draws&);
     void (*sum_curves)(const Curves&);
+    void (*project)(const NarrowProduct&);  // (C, F) times x^T: (C, n_rows)
+    void (*collect)(const NarrowProduct&);  // (C, n_rows) times x: (C, F)
 };
 
 // Nodes come in whole groups of four in memory, as their noise does.

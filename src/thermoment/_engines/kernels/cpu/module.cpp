@@ -16,6 +16,7 @@
 #include "curve_call.hpp"
 #include "dispatch.hpp"
 #include "draw_call.hpp"
+#include "narrow_calls.hpp"
 #include "run.hpp"
 #include "sparse_calls.hpp"
 
@@ -107,6 +108,8 @@ std::vector<std::uint64_t> moments(const std::string& isa, const std::vector<In<
 NB_MODULE(_native, module) {
     module.attr("curve_sums") = nb::capsule(reinterpret_cast<void*>(&curve_sums));
     module.attr("draw_sums") = nb::capsule(reinterpret_cast<void*>(&draw_sums));
+    module.attr("narrow_product") = nb::capsule(reinterpret_cast<void*>(&narrow_product));
+    module.attr("narrow_sums") = nb::capsule(reinterpret_cast<void*>(&narrow_sums));
     module.attr("sparse_product") = nb::capsule(reinterpret_cast<void*>(&sparse_product));
     module.attr("sparse_transposed_product") = nb::capsule(reinterpret_cast<void*>(&sparse_transposed_product));
     module.attr("rest_period") = rest_period;

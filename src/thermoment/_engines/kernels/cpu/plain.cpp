@@ -1,6 +1,7 @@
 // The kernel of every other processor.
 #include "curves.hpp"
 #include "draws.hpp"
+#include "narrow.hpp"
 #include "simd_plain.hpp"
 #include "sparse.hpp"
 #include "tile.hpp"
@@ -17,6 +18,8 @@ extern const Kernel plain_kernel = {
     sum_rows<Plain>,
     draw<Plain>,
     sum_curves<Plain>,
+    project<Plain>,
+    collect<Plain>,
 };
 
 }  // namespace thermoment
