@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from thermoment._engines import narrow
+from thermoment._engines import narrow, xla_calls
 from thermoment._support.files import write_json
 from thermoment._support.host import describe
 from thermoment.learning import fit
@@ -24,7 +24,7 @@ from thermoment.learning.fit import Standardised, fit_converged
 
 HERE = Path(__file__).parent
 SIZES = (256, 768, 2304)
-CAN_CALL = narrow.can_call
+CAN_CALL = xla_calls.can_call
 
 
 def converge(features: Standardised, labels: NDArray[np.int64], in_cpp: bool) -> tuple[float, NDArray[np.float64]]:

@@ -5,8 +5,9 @@
 
 A study is done in parts: a variant, or a point of its scan where points have nothing to simulate in common. A few
 processes do them beside each other, all trainings first, then the parts that sample little or nothing, then the rest.
-A GPU that samples leaves little to others. With --sampler one process more does nothing but sample, and the others fit
-what it has sampled; under NVIDIA's multi-process service it leaves some of the GPU's multiprocessors to them.
+A GPU that samples leaves little to others. With --sampler one process more does nothing but sample, once all that needs
+no sampling is done, and the others fit what it has sampled; under NVIDIA's multi-process service it leaves some of the
+GPU's multiprocessors to them.
 What parts have in common is done once (features that several studies read stay in the store: 13 GB for MNIST). The same
 command goes on where a killed one stopped.
 
@@ -262,15 +263,14 @@ def in_order(parts: Iterable[Part]) -> list[Part]:
 def do_all(left: Sequence[Part], place: Place, processes: int, end: float, *, apart: bool = False) -> None:
     """Does the parts until the clock says `end`. What fails is told, and does not stop the rest.
 
-    apart: a process of its own samples what fills a GPU, each part once it is trained, a few ahead of the fits
+    apart: what fills a GPU is sampled by a process of its own, after all else, a few parts ahead of the fits
     """
     ordered = in_order(left)
     to_train = deque(trainings(ordered, place.out).items())
-    to_sample = [part for part in ordered if apart and part.fills_a_gpu]
+    to_sample = deque(part for part in ordered if apart and part.fills_a_gpu)
     to_do = deque(part for part in ordered if part not in to_sample)
     sampled: deque[Part] = deque()
-    untrained = set(dict(to_train))
-    training: dict[Future[Any], Path] = {}
+    training: set[Future[Any]] = set()
     sampling: dict[Future[Any], Part] = {}
     doing: dict[Future[Any], Part] = {}
     context, count = get_context("spawn"), 0
@@ -281,24 +281,23 @@ def do_all(left: Sequence[Part], place: Place, processes: int, end: float, *, ap
             while len(training) + len(doing) < processes and (to_train or sampled or to_do):
                 if to_train:
                     file, part = to_train.popleft()
-                    training[pool.submit(train, part, file, place)] = file
+                    training.add(pool.submit(train, part, file, place))
                 else:
                     part = (sampled or to_do).popleft()
                     doing[pool.submit(do, part, place)] = part
-            ready = [part for part in to_sample if training_file(part, place.out) not in untrained]
-            if ready and not sampling and len(sampled) < _AHEAD:
-                to_sample.remove(ready[0])
-                sampling[sampler.submit(sample, ready[0], place)] = ready[0]
+            all_else_is_done = not (to_train or training or to_do) and all(part.fills_a_gpu for part in doing.values())
+            if to_sample and all_else_is_done and not sampling and len(sampled) < _AHEAD:
+                part = to_sample.popleft()
+                sampling[sampler.submit(sample, part, place)] = part
             most = None if end == math.inf else max(0.0, end - time.monotonic())
             done, _ = wait([*training, *sampling, *doing], most, FIRST_COMPLETED)
             if not done:
                 stop()
             for one in done:  # what fails in training or sampling fails again where the part is done, and is told then
-                if one in training:
-                    untrained.remove(training.pop(one))
-                elif one in sampling:
+                training.discard(one)
+                if one in sampling:
                     sampled.append(sampling.pop(one))
-                else:
+                elif one in doing:
                     count += 1
                     said = f"failed: {error}" if (error := one.exception()) else f"{one.result():.1f} s"
                     print(f"{count} of {len(left)}: {doing.pop(one).file.stem}  {said}", flush=True)
@@ -389,7 +388,9 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; on a GPU several are faster")
-    parser.add_argument("--sampler", action="store_true", help="one more process, which samples what fills a GPU")
+    parser.add_argument(
+        "--sampler", action="store_true", help="one more process, which samples after all else"
+    )
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")

@@ -141,35 +141,42 @@ def test_reservoirs_of_all_parts_are_trained_once(run_all: ModuleType, tmp_path:
     assert sum(point.startswith("wells") for point in points) == 3
 
 
-def test_a_part_is_sampled_once_its_own_reservoirs_are_trained(
+def test_a_sampler_begins_when_all_else_is_done_and_goes_on_beside_the_fits(
     run_all: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not only when all are: the second training here ends after the first sampling."""
-    (study,) = run_all.studies(asked(run_all, studies=["equal-resources"], engine="cuda")).values()
+    """The fit of the first part that was sampled ends here after the sampling of the second has begun."""
+    (study,) = run_all.studies(asked(run_all, studies=["seeds"], engine="cuda")).values()
     parts = run_all.parts(study, tmp_path)
+    fills = {part.file for part in parts if part.fills_a_gpu}
+    assert 2 < len(fills) < len(parts)
     told: list[tuple[str, Path]] = []
-    first_is_sampled = Event()
+    second_is_sampled = Event()
 
     def train(part: Any, *_: object) -> None:
-        assert not told or first_is_sampled.wait(10)
-        told.append(("train", run_all.training_file(part, tmp_path)))
+        told.append(("train", part.file))
 
     def sample(part: Any, *_: object) -> None:
-        assert ("train", run_all.training_file(part, tmp_path)) in told
         told.append(("sample", part.file))
-        first_is_sampled.set()
+        if [kind for kind, _ in told].count("sample") == 2:
+            second_is_sampled.set()
 
     def do(part: Any, *_: object) -> float:
-        assert ("sample", part.file) in told
+        if part.file in fills:
+            assert ("sample", part.file) in told
+            assert second_is_sampled.wait(10)
         told.append(("do", part.file))
         return 0.0
 
     for function in (train, sample, do):
         monkeypatch.setattr(run_all, function.__name__, function)
     monkeypatch.setattr(run_all, "ProcessPoolExecutor", lambda count, *_: ThreadPoolExecutor(count))
-    run_all.do_all(parts, run_all.Place(tmp_path, tmp_path, None), 1, float("inf"), apart=True)
-    assert [kind for kind, _ in told][:2] == ["train", "sample"]
-    assert {file for kind, file in told if kind == "do"} == {part.file for part in parts}
+    run_all.do_all(parts, run_all.Place(tmp_path, tmp_path, None), 2, float("inf"), apart=True)
+    first = next(number for number, (kind, _) in enumerate(told) if kind == "sample")
+    before = {(kind, file) for kind, file in told[:first]}
+    assert {file for kind, file in before if kind == "do"} == {part.file for part in parts} - fills
+    assert sum(kind == "train" for kind, _ in told[:first]) == len(run_all.trainings(parts, tmp_path))
+    assert {file for kind, file in told if kind == "sample"} == fills
+    assert sorted(file for kind, file in told if kind == "do") == sorted(part.file for part in parts)
 
 
 def test_without_sampling_what_only_sampling_can_do_is_left_out(run_all: ModuleType) -> None:
