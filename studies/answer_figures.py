@@ -1,5 +1,6 @@
-"""The figures of docs/studies.md: one a study, of what its answer rests on."""
+"""The figures of docs/studies.md: of what every answer rests on."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,54 +8,68 @@ import numpy as np
 from judged import Answer, Comparison, Point, Study, Values, sd_interval
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from questions import MAP
 from reading_points import COUPLING, J2, PAPER, REPLICAS, SYMMETRIC, coupled, the_map, trained, trained_values, wells
 
 from thermoment.plot.style import COLOURS, INK, MUTED, WIDTH, grid, look, text, write
 from thermoment.report.formatting import MINUS
 
 
-def draw(study: Study, answer: Answer, path: Path) -> None:
-    """Writes path.svg and path.png."""
+def draw(answered: Sequence[tuple[Study, Answer]], path: Path) -> None:
+    """Writes path.svg and path.png of a study, for one data set or for several beside each other."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    studies = [study for study, _ in answered]
     with look():
-        if study.name == "seeds":
-            figure = deviations(study)
-        elif study.name == "time-and-temperature":
+        if studies[0].name == "seeds":
+            figure = deviations(studies)
+        elif studies[0].name == MAP:
+            (study,) = studies
             figure = reading_points(study)
         else:
-            figure = forest(list(answer.comparisons))
+            figure = forest({study.data: answer.comparisons for study, answer in answered})
         write(figure, path)
 
 
-def forest(comparisons: list[Comparison]) -> Figure:
-    """Every difference with its interval; filled where it is established."""
-    figure = Figure(figsize=(WIDTH, 0.8 + 0.26 * len(comparisons)), layout="constrained")
+def forest(found: Mapping[str, Sequence[Comparison]]) -> Figure:
+    """Every difference with its interval, a colour for each data set; filled where it is established."""
+    names = list(dict.fromkeys((one.a, one.b) for comparisons in found.values() for one in comparisons))
+    figure = Figure(figsize=(WIDTH, 0.8 + (0.2 + 0.08 * len(found)) * len(names)), layout="constrained")
     axes = figure.subplots()
-    for y, one in enumerate(comparisons):
-        colour = COLOURS[0] if one.established else MUTED
-        if np.isfinite(one.ci95).all():
-            axes.plot([100 * end for end in one.ci95], [y, y], color=colour, linewidth=1.6)
-        axes.plot(100 * one.mean, y, "o", color=colour if one.established else "white", markeredgecolor=colour)
+    for number, (data, comparisons) in enumerate(found.items()):
+        colour = COLOURS[number]
+        for one in comparisons:
+            y = names.index((one.a, one.b)) + 0.28 * (number - (len(found) - 1) / 2)
+            if np.isfinite(one.ci95).all():
+                axes.plot([100 * end for end in one.ci95], [y, y], color=colour, linewidth=1.4)
+            face = colour if one.established else "white"
+            axes.plot(100 * one.mean, y, "o", color=face, markeredgecolor=colour, markersize=4.5)
+        axes.plot([], [], "o", color=colour, markersize=4.5, label=data)
     axes.axvline(0, color=INK, linewidth=0.8)
-    names = [text(f"{one.a} {MINUS} {one.b}") for one in comparisons]
-    axes.set_yticks(range(len(comparisons)), names, fontsize=7.5)
-    axes.set_ylim(len(comparisons) - 0.4, -0.6)
+    axes.set_yticks(range(len(names)), [text(f"{a} {MINUS} {b}") for a, b in names], fontsize=7.5)
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("difference of the test accuracies (percentage points)")
+    if len(found) > 1:
+        axes.legend(labelcolor=MUTED, fontsize=7.5)
     grid(axes, "x")
     return figure
 
 
-def deviations(study: Study) -> Figure:
-    """The standard deviation over each kind of seed, with its interval."""
+def deviations(studies: Sequence[Study]) -> Figure:
+    """The standard deviation over each kind of seed, with its interval, a colour for each data set."""
     kinds = ["everything", "draw", "batches", "noise", "fit"]
-    figure = Figure(figsize=(WIDTH, 2.2), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.4 + 0.8 * len(studies)), layout="constrained")
     axes = figure.subplots()
-    for y, kind in enumerate(kinds):
-        values = study.values(kind)
-        sd = float(values.std(ddof=1))
-        axes.barh(y, 100 * sd, color=COLOURS[0], height=0.6, alpha=0.7)
-        axes.plot([100 * end for end in sd_interval(sd, len(values) - 1)], [y, y], color=INK, linewidth=1.2)
+    height = 0.7 / len(studies)
+    for number, study in enumerate(studies):
+        for row, kind in enumerate(kinds):
+            values = study.values(kind)
+            sd, y = float(values.std(ddof=1)), row + height * (number - (len(studies) - 1) / 2)
+            label = study.data if row == 0 and len(studies) > 1 else None
+            axes.barh(y, 100 * sd, color=COLOURS[number], height=0.9 * height, alpha=0.7, label=label)
+            axes.plot([100 * end for end in sd_interval(sd, len(values) - 1)], [y, y], color=INK, linewidth=1.2)
+    if len(studies) > 1:
+        axes.legend(labelcolor=MUTED, fontsize=7.5)
     axes.set_yticks(range(len(kinds)), ["all seeds", "draw", "batches", "noise", "readout"])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)

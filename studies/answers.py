@@ -1,6 +1,6 @@
-"""What the studies that ship with the package found: every sentence of docs/studies.md, from the committed JSON alone.
+"""What the studies that ship with the package found: two pages, every sentence from the committed JSON alone.
 
-    python studies/answers.py            writes docs/studies.md and docs/figures/studies/*
+    python studies/answers.py            writes docs/studies.md, docs/studies-numbers.md and docs/figures/studies/*
 
 The input is studies/results/STUDY.json, or STUDY-WHERE.json for another data set: the study.json of a finished run. A
 study without such a file is listed as not yet run.
@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from judged import Answer, Comparison, data_name, interval, load, points
-from questions import QUESTIONS, Question
+from questions import MAP, QUESTIONS, Question
 
 from thermoment.experiments.experiment import read
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE, FIGURES = ROOT / "studies/results", ROOT / "docs/studies.md", ROOT / "docs/figures/studies"
+RESULTS, FIGURES = ROOT / "studies/results", ROOT / "docs/figures/studies"
+PAGE, NUMBERS = ROOT / "docs/studies.md", ROOT / "docs/studies-numbers.md"
 
 
 def files(study: str, folder: Path = RESULTS) -> list[Path]:
@@ -31,27 +32,40 @@ def _experiment(path: Path) -> Any:
 
 
 def page(folder: Path = RESULTS) -> str:
-    """The text of docs/studies.md."""
-    done = {question.study: files(question.study, folder) for question in QUESTIONS}
-    sections = [_section(question, done[question.study]) for question in QUESTIONS]
-    short = ["## In short", "", *(_in_short(question, done[question.study]) for question in QUESTIONS), ""]
-    missing = [
-        question for question in QUESTIONS if not any(path.stem == question.study for path in done[question.study])
-    ]
-    return "\n".join([_HEAD, *short, *sections, _missing(missing), _times(folder), _QUICK])
+    """The text of docs/studies.md: every question with its answer in short and its figure."""
+    done = {question: files(question.study, folder) for question in QUESTIONS}
+    sections = [_answered(question, paths) for question, paths in done.items()]
+    missing = [one for one, paths in done.items() if not any(path.stem == one.study for path in paths)]
+    return "\n".join([_HEAD, *sections, _missing(missing), _times(folder), _QUICK])
 
 
-def _in_short(question: Question, paths: Sequence[Path]) -> str:
-    """The question with one sentence for every data set."""
-    studies = [load(path) for path in paths]
-    told = [f"On {study.data}: {question.answer(study).short}" for study in studies]
-    return f"- **{question.asks}** {' '.join(told) or 'Not yet run.'}"
+def numbers(folder: Path = RESULTS) -> str:
+    """The text of docs/studies-numbers.md: every comparison."""
+    return "\n".join([_NUMBERS_HEAD, *(_compared(one, files(one.study, folder)) for one in QUESTIONS)])
 
 
-def _section(question: Question, paths: Sequence[Path]) -> str:
+def _answered(question: Question, paths: Sequence[Path]) -> str:
+    """A question with one sentence for every data set, its figure, and what remains open."""
     lines = [f"## {question.asks}", ""]
+    studies = [load(path) for path in paths]
+    for study in studies:
+        lines += [f"**{study.data}**: {question.answer(study).short}", ""]
+    for name in figures(question.study, paths):
+        lines += [f"![{question.asks}](figures/studies/{name}.svg)", ""]
     if not paths:
         lines += [f"Not yet run (`thermoment run {question.study}`).", ""]
+    lines.append(f"What remains open: {question.remains} [All numbers](studies-numbers.md#{question.study}).")
+    return "\n".join([*lines, ""])
+
+
+def figures(study: str, paths: Sequence[Path]) -> list[str]:
+    """The names of the figures of a study: one for all data sets, or one each where it is a map."""
+    return [path.stem for path in paths] if study == MAP else [study] * bool(paths)
+
+
+def _compared(question: Question, paths: Sequence[Path]) -> str:
+    """All that a study says: how it was run, its tables, and its comparisons with the data sets side by side."""
+    lines = [f"## {question.study}", "", question.asks, ""]
     answers: dict[str, Answer] = {}
     every = read(question.study).points
     for path in paths:
@@ -62,7 +76,6 @@ def _section(question: Question, paths: Sequence[Path]) -> str:
         left = [f"`{name}`" for name in every if name not in there]
         if 0 < len(left) < len(every):
             lines += [f"Still to be run of its {len(every)} points: {', '.join(left)}.", ""]
-        lines += [f"![{question.asks}](figures/studies/{path.stem}.svg)", ""]
         for title, table in answer.tables:
             lines += [*([f"{title}:", ""] if title else []), *_markdown(table)]
     for title in dict.fromkeys(family.title for answer in answers.values() for family in answer.families):
@@ -73,7 +86,7 @@ def _section(question: Question, paths: Sequence[Path]) -> str:
             if family.title == title
         }
         lines += [f"{title}:", "", *_markdown(_beside(beside))]
-    return "\n".join([*lines, f"What remains open: {question.remains}", ""])
+    return "\n".join(lines)
 
 
 def _beside(found: dict[str, dict[tuple[str, str], Comparison]]) -> list[tuple[str, ...]]:
@@ -127,13 +140,20 @@ _HEAD = """# Studies
 
 The paper ends with open questions. Each has a study here, an experiment that ships with the package: `thermoment run
 STUDY` does it, and its report has every model. This page is written by `studies/answers.py` from the files in
-`studies/results`, and a test compares it with them.
+`studies/results`, and a test compares it with them. [Studies: all numbers](studies-numbers.md) has every comparison.
 
-How to read it: a difference is taken seed by seed (two machines with the same seeds on the same test images) and has
-the 95 % interval of its mean by the t distribution. *Established* means that p is below 0.05 after Holm's correction
-for all comparisons of its table. Everything else is *not established*: that is not the same as no difference. A
-difference below 0.3 points is judged from ten seeds on; with fewer the table says *too few seeds*. In the figures a
-filled dot is an established difference, a line its interval.
+A difference is taken seed by seed, between two machines with the same seeds on the same test images, and has the 95 %
+interval of its mean. It is *established* if p is below 0.05 after Holm's correction for all comparisons of its study or
+table. Everything else is *not established*, which is not the same as no difference. Below 0.3 points ten seeds are
+needed to judge; with fewer the page says so. In the figures a filled dot is an established difference.
+"""
+_NUMBERS_HEAD = """# Studies: all numbers
+
+Every comparison behind [the answers](studies.md), written by `studies/answers.py` from the files in `studies/results`.
+
+Intervals are those of the t distribution, over the seeds. The p of a comparison is corrected by Holm's method for all
+comparisons of its table. *Established* is a p below 0.05. *Too few seeds*: the difference is below 0.3 points, and
+fewer than ten seeds are there to judge it.
 
 Engines `cuda`, `native` and `xla` sample; `meanfield` does not, and adds the fluctuation of the replicas
 ([accuracy](accuracy.md)). A study may have both: study.json says for every row which it was. The distance to
@@ -170,14 +190,17 @@ OUT/parts has a file for every part that is done. Those of studies that are not 
 
 
 def main() -> None:
-    """Writes the page and its figures."""
+    """Writes the pages and the figures."""
     from answer_figures import draw
 
     PAGE.write_text(page(), "utf-8")
+    NUMBERS.write_text(numbers(), "utf-8")
     for question in QUESTIONS:
-        for path in files(question.study):
-            study = load(path)
-            draw(study, question.answer(study), FIGURES / path.stem)
+        studies = {path.stem: load(path) for path in files(question.study)}
+        answered = {name: (study, question.answer(study)) for name, study in studies.items()}
+        for name in figures(question.study, files(question.study)):
+            shown = [answered[name]] if question.study == MAP else list(answered.values())
+            draw(shown, FIGURES / name)
 
 
 if __name__ == "__main__":

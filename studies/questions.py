@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import reading_points
-from judged import Answer, Family, Pair, Study, Values, gain, judge, percent, sd_interval
+from judged import Answer, Comparison, Family, Pair, Study, Values, gain, judge, percent, sd_interval
 
 RAW, CENTRAL, POWERS, REST = (
     ("m1", "m2", "m4"),
@@ -17,6 +17,8 @@ RAW, CENTRAL, POWERS, REST = (
 EIGHT = tuple(f"m{p}" for p in range(1, 9))
 PAIRED, MEANS = (*RAW, "pair"), (*RAW, "means")
 DIFFERENCES = "Differences"
+MAP = "time-and-temperature"
+"""The study whose points are a map of two settings."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,19 @@ def seeds(study: Study) -> Answer:
         parts_of = [f"{one.a} in place of {one.b}: {gain(one)}" for one in reported]
         sentence += f" Of the differences that the paper reports, {'; '.join(parts_of)}."
         families = [Family("Differences that the paper reports", reported)]
-        short += "; of the differences that the paper reports"
-        for verdict in ("established", "not established", "too few seeds"):
-            told = " and ".join(f"{one.a} over {one.b}" for one in reported if one.verdict == verdict)
-            if told or verdict != "too few seeds":
-                short += f"{',' if verdict == 'established' else ';'} {verdict}: {told or 'none'}"
+        short += f"; of the differences that the paper reports, {_verdicts(reported)}"
     return Answer(f"{short}.", sentence, families, tables=[("", table)])
+
+
+def _verdicts(reported: Sequence[Comparison]) -> str:
+    """Which of the paper's differences are there, which are the other way round, and which cannot be told."""
+    kinds: dict[str, list[str]] = {"established": [], "established the other way round": [], "not established": []}
+    for one in reported:
+        kind = one.verdict + " the other way round" * (one.established and one.mean < 0)
+        kinds.setdefault(kind, []).append(f"{one.a} over {one.b}")
+    always = ("established", "not established")
+    return "; ".join(f"{kind}: {' and '.join(found) or 'none'}" for kind, found in kinds.items()
+                     if found or kind in always)  # fmt: skip
 
 
 def _ends(sd: float, freedom: float) -> str:
@@ -119,9 +128,9 @@ def equal_resources(study: Study) -> Answer:
     parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
     sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
     other = {one.b: one for one in found[:-1]}
-    told = [f"of {words}: {gain(other[words])}" for name in ("one-recipe", "more-nodes")
+    told = [f"over {words}: {gain(other[words])}" for name in ("one-recipe", "more-nodes", "more-replicas")
             if (words := names[name]) in other]  # fmt: skip
-    short = f"Three different reservoirs in place {'; '.join(told)}."
+    short = f"Three different reservoirs {'; '.join(told)}."
     return Answer(short, sentence, [Family(DIFFERENCES, found)])
 
 
@@ -149,8 +158,8 @@ def moments(study: Study) -> Answer:
     groups = {"pairs": "128 replicas, sampled", "pairs-limit": "infinitely many replicas"}
     engines = {row.get("engine", study.engine) for row in study.rows if row.get("group") not in groups}
     short = (
-        f"m1, m2 and m4 in place of powers of the mean, in which there is no fluctuation: {gain(powers)}; in place of "
-        f"powers of the stationary point, which need no physics: {gain(physics)}"
+        f"m1, m2 and m4 over powers of the mean, in which there is no fluctuation: {gain(powers)}; over powers of the "
+        f"stationary point, which need no physics: {gain(physics)}"
         f"{'; without sampling' * (engines == {'meanfield'})}."
     )
     sentence = (
@@ -211,7 +220,7 @@ def fusion(study: Study) -> Answer:
     sentences.append(f"Standard deviations over the seeds, in points: {'; '.join(spreads)}.")
     averaged = [one for one in found if one.b.startswith("averaged")]
     told = "; ".join(f"{one.a}: {gain(one)}" for one in averaged)
-    return Answer(f"In place of {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
+    return Answer(f"Over {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
 
 
 def _sd(study: Study, row: Mapping[str, str], how: str = "feature") -> str:
@@ -253,10 +262,7 @@ def beside_others(study: Study) -> Answer:
         cost = study.cost(variant)
         table.append((*_line(name, values, _products(name, study)), "" if cost is None else f"{cost:.3g}"))
     table += [(*_line(name, values, _products(name, study)), "") for name, values in others.items()]
-    short = (
-        f"The paper's machine in place of {random.b}: {gain(random)}; {found[-1].a} in place of {found[-1].b}: "
-        f"{gain(found[-1])}."
-    )
+    short = f"The paper's machine over {random.b}: {gain(random)}; {found[-1].a} over {found[-1].b}: {gain(found[-1])}."
     tables = [("What each gets, and what it costs", table)]
     return Answer(short, sentence, [Family(DIFFERENCES, [*found, learnt])], tables)
 
@@ -300,7 +306,7 @@ QUESTIONS = (
         "7 minutes",
     ),
     Question(
-        "time-and-temperature",
+        MAP,
         "At which reading time and temperature is the machine best, how far is it from equilibrium then, and what do "
         "replicas, coupling and wells change?",
         reading_points.answer,

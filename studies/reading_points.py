@@ -75,12 +75,16 @@ def _short(points: dict[tuple[float, float], Point], families: Sequence[Family])
     others, learnt, factors, _ = (family.comparisons for family in families)
     late = PAPER[0], max(t for kT, t in points if kT == PAPER[0])
     cold = min(kT for kT, t in points if t == PAPER[1]), PAPER[1]
-    found = [f"{_at(at)} ({_far(points[at])} from equilibrium): {gain(_of(others, _at(at)))}" for at in (late, cold)]
-    unsampled = "; all without sampling" * (points[PAPER].engine == "meanfield")
+    found = [
+        f"Read at t = {late[1]:g}, {_far(points[late])} from equilibrium, in place of t = {PAPER[1]:g}, "
+        f"{_far(points[PAPER])} from it: {gain(_of(others, _at(late)))}",
+        f"at kT = {cold[0]:g} in place of {PAPER[0]:g}: {gain(_of(others, _at(cold)))}",
+    ]
     here = [one for one in learnt if one.a == f"K trained there, {_at(PAPER)}"]
-    found += [f"{one.a} in place of the paper's K: {gain(one)}" for one in here]
+    found += [f"K trained for this time and temperature in place of the paper's: {gain(one)}" for one in here]
     found += _uncoupled(factors)
-    return f"In place of {_at(PAPER)} ({_far(points[PAPER])} from equilibrium), {'; '.join(found)}{unsampled}."
+    unsampled = "; all without sampling" * (points[PAPER].engine == "meanfield")
+    return f"{'; '.join(found)}{unsampled}."
 
 
 def _sentence(study: Study, points: dict[tuple[float, float], Point], families: Sequence[Family]) -> str:

@@ -388,9 +388,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="[.stages in --out]")
     parser.add_argument("--results", type=Path, help="where study.json of every study goes  [--out]")
     parser.add_argument("--processes", type=int, default=1, help="at a time; on a GPU several are faster")
-    parser.add_argument(
-        "--sampler", action="store_true", help="one more process, which samples after all else"
-    )
+    parser.add_argument("--sampler", action="store_true", help="one more process, which samples after all else")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")

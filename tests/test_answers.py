@@ -90,8 +90,14 @@ def moments(correct: Callable[[float], list[int]]) -> list[dict[str, Any]]:
     )
 
 
-def test_the_page_follows_from_the_numbers(answers: ModuleType) -> None:
-    assert (ROOT / "docs/studies.md").read_text("utf-8") == answers.page()
+def told(answers: ModuleType, folder: Path) -> str:
+    """Both pages."""
+    return f"{answers.page(folder)}{answers.numbers(folder)}"
+
+
+def test_the_pages_follow_from_the_numbers(answers: ModuleType) -> None:
+    assert answers.PAGE.read_text("utf-8") == answers.page()
+    assert answers.NUMBERS.read_text("utf-8") == answers.numbers()
 
 
 @pytest.mark.parametrize("where", ["", "-fashion-mnist"])
@@ -115,9 +121,14 @@ def test_what_two_committed_studies_both_ran_has_the_same_counts(
 
 
 def test_every_committed_study_has_its_figure(answers: ModuleType) -> None:
-    for question in answers.QUESTIONS:
-        for path in answers.files(question.study):
-            assert (answers.FIGURES / f"{path.stem}.svg").is_file()
+    drawn = {name for one in answers.QUESTIONS for name in answers.figures(one.study, answers.files(one.study))}
+    assert {path.stem for path in answers.FIGURES.glob("*.svg")} == drawn
+
+
+def test_data_sets_share_a_figure_but_for_the_map(answers: ModuleType) -> None:
+    for study, names in (("fusion", ["fusion"]), (answers.MAP, [answers.MAP, f"{answers.MAP}-digits"])):
+        assert answers.figures(study, [Path(f"{study}.json"), Path(f"{study}-digits.json")]) == names
+        assert answers.figures(study, []) == []
 
 
 def test_a_study_that_was_not_run_is_said_to_be_so(answers: ModuleType, tmp_path: Path) -> None:
@@ -131,9 +142,9 @@ def test_points_that_are_missing_are_named(answers: ModuleType, tmp_path: Path) 
     correct = noisy(4)
     done = ("different", "one-recipe", "three-noises", "more-replicas")
     write(tmp_path, "equal-resources", [row(name, correct(0)) for name in done])
-    assert "Still to be run of its 5 points: `more-nodes`." in answers.page(tmp_path)
+    assert "Still to be run of its 5 points: `more-nodes`." in answers.numbers(tmp_path)
     write(tmp_path, "equal-resources", [row(name, correct(0)) for name in (*done, "more-nodes")])
-    assert "Still to be run" not in answers.page(tmp_path)
+    assert "Still to be run" not in answers.numbers(tmp_path)
 
 
 def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, tmp_path: Path) -> None:
@@ -141,7 +152,7 @@ def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, 
     alike = [9000 + 9 * (-1) ** k for k in range(10)]  # variance 81 * 10 / 9 = 90
     rows = [row(kind, alike) for kind in ("everything", "draw", "batches", "noise", "fit")]
     write(tmp_path, "seeds", rows)
-    page, sd = answers.page(tmp_path), np.sqrt(4 * 90) / N_TEST * 100
+    page, sd = answers.numbers(tmp_path), np.sqrt(4 * 90) / N_TEST * 100
     low, high = sd * np.sqrt(36 / 54.437), sd * np.sqrt(36 / 21.336)  # quantiles of chi-square with 36 degrees
     assert f"their variances added make {sd:.2f} (95 % interval {low:.2f} to {high:.2f})" in page
     assert page.count("| 25% |") == 4
@@ -158,8 +169,20 @@ def test_small_differences_of_few_seeds_are_not_called_not_established(answers: 
         row("everything", correct(-4)[:3], fusion="logit"),
     ]
     write(tmp_path, "seeds", [*kinds, *rows])
-    told = "too few seeds: (m1, m2, m4) over (m1, m2) and joined features over averaged outputs."
-    assert told in answers.page(tmp_path)
+    few = "too few seeds: (m1, m2, m4) over (m1, m2) and joined features over averaged outputs."
+    assert few in answers.page(tmp_path)
+
+
+def test_a_difference_that_is_the_other_way_round_is_said_to_be_so(answers: ModuleType, tmp_path: Path) -> None:
+    correct = noisy(4)
+    rows = [row(kind, correct(0)) for kind in ("everything", "draw", "batches", "noise", "fit")]
+    rows += [row("everything", correct(shift), name) for name, shift in (("K1", -50), ("K2", -100), ("K3", -150))]
+    rows += [row("everything", correct(-50), orders=[1, 2]), row("everything", correct(75), fusion="logit")]
+    write(tmp_path, "seeds", rows)
+    assert (
+        "established: (m1, m2, m4) over (m1, m2) and all three joined over the best of them (K1); established the "
+        "other way round: K2 over K1 and joined features over averaged outputs; not established: none."
+    ) in answers.page(tmp_path)
 
 
 def test_how_far_joined_and_averaged_readouts_scatter_is_told(answers: ModuleType, tmp_path: Path) -> None:
@@ -171,8 +194,7 @@ def test_how_far_joined_and_averaged_readouts_scatter_is_told(answers: ModuleTyp
     ]
     write(tmp_path, "fusion", rows, "fashion-mnist")
     # 0.90 and 0.09, times the root of 10 / 9
-    told = "in points: joined features, K trained by SGD, 0.95; averaged readouts, 0.09."
-    assert told in answers.page(tmp_path)
+    assert "in points: joined features, K trained by SGD, 0.95; averaged readouts, 0.09." in answers.numbers(tmp_path)
 
 
 @pytest.mark.parametrize(("engine", "told"), [("meanfield", True), ("cuda", False)])
@@ -275,19 +297,19 @@ def test_every_study_gets_an_answer_from_rows_like_those_of_a_run(answers: Modul
     for name, found in rows.items():
         write(tmp_path, name, found)
         write(tmp_path, name, found, "fashion-mnist")
-    page = answers.page(tmp_path)
+    page = told(answers, tmp_path)
     assert "Not yet run" not in page
     for sentence in (
         "Of the differences that the paper reports, K2 in place of K1: +0.4",
         "(m1, m2, m4) in place of (m1, m2): no difference established (",
         "all three joined in place of the best of them (K2): +0.5",
         "established: K2 over K1 and all three joined over the best of them (K2) and joined features over averaged",
-        "not established: (m1, m2, m4) over (m1, m2). On Fashion-MNIST: One more",
-        "On MNIST: In place of averaged readouts, joined features, K trained by SGD: +0.1",
-        "On MNIST: In place of kT = 0.1, t = 1 (0.37 from equilibrium), kT = 0.1, t = 10 (0.00 from equilibrium): no",
+        "not established: (m1, m2, m4) over (m1, m2).\n\n**Fashion-MNIST**: One more",
+        "**MNIST**: Over averaged readouts, joined features, K trained by SGD: +0.1",
+        "**MNIST**: Read at t = 10, 0.00 from equilibrium, in place of t = 1, 0.37 from it: no difference",
         "joined features in place of averaged outputs: +0.2",
         "of one reservoir with three times the nodes: \N{MINUS SIGN}0.4",
-        "Three different reservoirs in place of three draws of one recipe: no difference established",
+        "Three different reservoirs over three draws of one recipe: no difference established",
         "The paper's machine in place of raw pixels: +2.99 points",
         "At kT = 3, t = 10, the highest mean of the 23 other points (0.00 from equilibrium): +1.0",
         "At the paper's temperature, read at t = 10 (0.00 from equilibrium): no difference established",
