@@ -16,8 +16,8 @@ _ROWS_IN_BLOCK = 1024
 """Samples of one matrix product on an accelerator."""
 _ROWS_IN_CACHE = 512
 """Samples of one matrix product of XLA on a processor."""
-_NUMBERS_IN_CACHE = 2**18
-"""Features of all samples of one product in C++: a megabyte."""
+_NUMBERS_IN_CACHE = 2**17
+"""Features of all samples of one product in C++: half a megabyte."""
 
 Sums = tuple[jax.Array, jax.Array, jax.Array]
 """Over samples: log p of the right class, and minus its derivatives by the weights (C, F) and by the bias (C,)."""
