@@ -18,7 +18,8 @@ leaves on machines of the same kind. A part says which machine did it, and when,
 and OUT/samplings of what the sampler did: times-DATA-ENGINE.json, beside the studies, has how long every machine was at
 it. Seconds that are printed are those of one process, of which several run at a time.
 
-With --engine meanfield, variants that name an engine of their own that samples are left out.
+With --engine meanfield, variants that name an engine of their own that samples are left out. With --leave-sampling no
+part that samples is done: those are left to a machine with a GPU, to which OUT/parts is copied.
 """
 
 import argparse
@@ -265,6 +266,7 @@ def main() -> int:
     parser.add_argument("--sampler", action="store_true", help="one more process, which samples after all else")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the same command goes on")
     parser.add_argument("--repeats", type=int, help="at most so many of every variant")
+    parser.add_argument("--leave-sampling", action="store_true", help="do no part that samples")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("studies", nargs="*", default=STUDIES, help="all unless given")
@@ -276,9 +278,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     end = time.monotonic() + 60 * arguments.minutes
     every = [part for study in found.values() for part in parts(study, place.out)]
-    left = [part for part in every if not part.file.is_file() and not arguments.collect]
+    left = [part for part in every if not part.file.is_file() and not (part.samples and arguments.leave_sampling)]
     try:
-        do_all(left, place, arguments.processes, end, apart=arguments.sampler)
+        do_all([] if arguments.collect else left, place, arguments.processes, end, apart=arguments.sampler)
     finally:
         missing = collect(found, place.out, results, ending, incomplete=arguments.collect)
         asked = {"data": Path(arguments.data).stem, "engine": arguments.engine or "auto", "repeats": arguments.repeats}

@@ -307,3 +307,11 @@ def test_parts_alone_are_enough_to_go_on(tmp_path: Path) -> None:
     assert "1 of 1: " in again.stdout
     name = "seeds-digits.json"
     assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_what_samples_can_be_left_to_another_machine(tmp_path: Path) -> None:
+    left = command("seeds", tmp_path, "--leave-sampling")
+    assert left.returncode == 1
+    assert {file.name.split("-")[1] for file in (tmp_path / "parts").glob("*.json")} == {"draw", "batches"}
+    assert "3 of 3: " in command("seeds", tmp_path).stdout
