@@ -22,8 +22,8 @@ _VERSIONS = {
     "static": 2,
     "finite-time": 2,
     "features": 3,
-    "fit": 3,
-    "readouts": 7,
+    "fit": 4,
+    "readouts": 8,
     "report": 6,
     "equilibrium": 1,
 }
