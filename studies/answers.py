@@ -146,6 +146,9 @@ A difference is taken seed by seed, between two machines with the same seeds on 
 interval of its mean. It is *established* if p is below 0.05 after Holm's correction for all comparisons of its study or
 table. Everything else is *not established*, which is not the same as no difference. Below 0.3 points ten seeds are
 needed to judge; with fewer the page says so. In the figures a filled dot is an established difference.
+
+The distance to equilibrium is how far the means of the nodes are from their stationary values when they are read: 1 at
+the start, 0 in equilibrium. Other words are in the [glossary](glossary.md).
 """
 _NUMBERS_HEAD = """# Studies: all numbers
 

@@ -223,6 +223,23 @@ def gain(one: Comparison) -> str:
     return f"{points(one.mean)} points ({ends})"
 
 
+def more_than(one: Comparison, other: str) -> str:
+    """What a gets beside b, after "gets", where b is called `other`."""
+    of = f"95 % interval {interval(one.ci95)}"
+    which = "more" if one.mean > 0 else "less"
+    if one.established:
+        return f"{100 * abs(one.mean):.2f} points {which} than {other} ({of})"
+    difference = f"{points(one.mean)} points, {of}"
+    if one.judged:
+        return f"neither more nor less, as far as is established, than {other} ({difference})"
+    return f"too little {which} than {other} to be judged with {one.n} seeds ({difference})"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence: "a, b and c"."""
+    return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
+
+
 def sd_interval(sd: float, freedom: float) -> tuple[float, float]:
     """95 % interval of a standard deviation of normal values; of n of them `freedom` is n - 1."""
     low, high = (sd * math.sqrt(freedom / chi2.ppf(tail, freedom)) for tail in (0.975, 0.025))

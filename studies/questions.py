@@ -6,7 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import reading_points
-from judged import Answer, Comparison, Family, Pair, Study, Values, gain, judge, percent, sd_interval
+from judged import (
+    Answer,
+    Comparison,
+    Family,
+    Pair,
+    Study,
+    Values,
+    gain,
+    judge,
+    listed,
+    more_than,
+    percent,
+    sd_interval,
+)
 
 RAW, CENTRAL, POWERS, REST = (
     ("m1", "m2", "m4"),
@@ -58,13 +71,13 @@ def seeds(study: Study) -> Answer:
     order = sorted(parts, key=lambda kind: -parts[kind])
     by_kind = ", ".join(f"{kinds[kind]} {100 * parts[kind]:.2f}" for kind in order)
     everything, ends = found["everything"], _ends(spread["everything"], len(found["everything"]) - 1)
-    scatter = f"One more run with other seeds differs by {100 * spread['everything']:.2f} points"
+    scatter = f"Accuracies of runs with other seeds scatter by {100 * spread['everything']:.2f} points"
     sentence = (
         f"{scatter} (standard deviation of all reservoirs together; 95 % interval {ends}, {len(everything)} seeds, "
         f"mean {percent(everything.mean())}). Each kind of seed alone gives, in points: {by_kind}; their variances "
         f"added make {100 * added:.2f} (95 % interval {_ends(added, together)})."
     )
-    short = f"{scatter} (95 % interval {ends})"
+    short = f"{scatter} (standard deviation, 95 % interval {ends})"
     families = []
     if any(row["model"] == "K1" for row in study.rows):
         reported = judge(_reported(study))
@@ -82,7 +95,7 @@ def _verdicts(reported: Sequence[Comparison]) -> str:
         kind = one.verdict + " the other way round" * (one.established and one.mean < 0)
         kinds.setdefault(kind, []).append(f"{one.a} over {one.b}")
     always = ("established", "not established")
-    return "; ".join(f"{kind}: {' and '.join(found) or 'none'}" for kind, found in kinds.items()
+    return "; ".join(f"{kind}: {listed(found) or 'none'}" for kind, found in kinds.items()
                      if found or kind in always)  # fmt: skip
 
 
@@ -128,9 +141,9 @@ def equal_resources(study: Study) -> Answer:
     parts = [f"of {one.b}: {gain(one)}" for one in found[:-1]]
     sentence = f"Three different reservoirs in place {'; '.join(parts)} ({len(different)} seeds)."
     other = {one.b: one for one in found[:-1]}
-    told = [f"over {words}: {gain(other[words])}" for name in ("one-recipe", "more-nodes", "more-replicas")
+    told = [more_than(other[words], words) for name in ("one-recipe", "more-nodes", "more-replicas")
             if (words := names[name]) in other]  # fmt: skip
-    short = f"Three different reservoirs {'; '.join(told)}."
+    short = f"Three different reservoirs get {listed(told)}."
     return Answer(short, sentence, [Family(DIFFERENCES, found)])
 
 
@@ -158,9 +171,9 @@ def moments(study: Study) -> Answer:
     groups = {"pairs": "128 replicas, sampled", "pairs-limit": "infinitely many replicas"}
     engines = {row.get("engine", study.engine) for row in study.rows if row.get("group") not in groups}
     short = (
-        f"m1, m2 and m4 over powers of the mean, in which there is no fluctuation: {gain(powers)}; over powers of the "
-        f"stationary point, which need no physics: {gain(physics)}"
-        f"{'; without sampling' * (engines == {'meanfield'})}."
+        f"m1, m2 and m4 get {more_than(powers, 'powers of the mean, in which there is no fluctuation')}, and "
+        f"{more_than(physics, 'powers of the stationary point, which need no physics')}"
+        f"{'; all without sampling' * (engines == {'meanfield'})}."
     )
     sentence = (
         f"The mean square m2 beside the mean m1: {gain(second)}; m4 beside both: {gain(fourth)}; m2 in place of the "
@@ -218,9 +231,8 @@ def fusion(study: Study) -> Answer:
         sentences.append(f"{name[0].upper()}{name[1:]}, in place {'; '.join(parts)} ({found[0].n} seeds).")
     spreads = [f"{joined(row)}, {_sd(study, row)}; averaged readouts, {_sd(study, row, 'logit')}" for row in rows]
     sentences.append(f"Standard deviations over the seeds, in points: {'; '.join(spreads)}.")
-    averaged = [one for one in found if one.b.startswith("averaged")]
-    told = "; ".join(f"{one.a}: {gain(one)}" for one in averaged)
-    return Answer(f"Over {averaged[0].b}, {told}.", " ".join(sentences), [Family(DIFFERENCES, found)])
+    told = "; ".join(f"{one.a}, get {more_than(one, one.b)}" for one in found if one.b.startswith("averaged"))
+    return Answer(f"{told[0].upper()}{told[1:]}.", " ".join(sentences), [Family(DIFFERENCES, found)])
 
 
 def _sd(study: Study, row: Mapping[str, str], how: str = "feature") -> str:
@@ -262,7 +274,9 @@ def beside_others(study: Study) -> Answer:
         cost = study.cost(variant)
         table.append((*_line(name, values, _products(name, study)), "" if cost is None else f"{cost:.3g}"))
     table += [(*_line(name, values, _products(name, study)), "") for name, values in others.items()]
-    short = f"The paper's machine over {random.b}: {gain(random)}; {found[-1].a} over {found[-1].b}: {gain(found[-1])}."
+    perceptron = found[-1].b.replace("MLP, ", "an MLP of ").replace(", distorted", " on distorted")
+    beside = more_than(found[-1], perceptron)
+    short = f"The paper's machine gets {more_than(random, random.b)}; {found[-1].a} gets {beside}."
     tables = [("What each gets, and what it costs", table)]
     return Answer(short, sentence, [Family(DIFFERENCES, [*found, learnt])], tables)
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from judged import Answer, Comparison, Family, Pair, Point, Study, Values, gain, judge, percent
+from judged import Answer, Comparison, Family, Pair, Point, Study, Values, gain, judge, more_than, percent
 
 PAPER = (0.1, 1.0)
 """kT and t of the paper."""
 KT, TIME, REPLICAS, J2 = "dynamics.kT", "protocol.t_final", "protocol.n_replicas", "dynamics.J2"
 COUPLING, SYMMETRIC = "reservoirs.*.s_W", "reservoirs.*.symmetric"
+UNCOUPLED = "s_W = 0"
 
 
 def place(point: Point) -> tuple[float, float]:
@@ -76,13 +77,15 @@ def _short(points: dict[tuple[float, float], Point], families: Sequence[Family])
     late = PAPER[0], max(t for kT, t in points if kT == PAPER[0])
     cold = min(kT for kT, t in points if t == PAPER[1]), PAPER[1]
     found = [
-        f"Read at t = {late[1]:g}, {_far(points[late])} from equilibrium, in place of t = {PAPER[1]:g}, "
-        f"{_far(points[PAPER])} from it: {gain(_of(others, _at(late)))}",
-        f"at kT = {cold[0]:g} in place of {PAPER[0]:g}: {gain(_of(others, _at(cold)))}",
+        f"Read at t = {late[1]:g}, {_far(points[late])} from equilibrium, the machine gets "
+        f"{more_than(_of(others, _at(late)), f'at t = {PAPER[1]:g}, {_far(points[PAPER])} from it')}",
+        f"at kT = {cold[0]:g} it gets {more_than(_of(others, _at(cold)), f'at kT = {PAPER[0]:g}')}",
     ]
     here = [one for one in learnt if one.a == f"K trained there, {_at(PAPER)}"]
-    found += [f"K trained for this time and temperature in place of the paper's: {gain(one)}" for one in here]
-    found += _uncoupled(factors)
+    found += [f"with K trained for just this time and temperature {more_than(one, 'with that of the paper')}"
+              for one in here]  # fmt: skip
+    found += [f"with nodes that do not push each other at all {more_than(one, f'with {one.b}')}"
+              for one in factors if one.a == UNCOUPLED]  # fmt: skip
     unsampled = "; all without sampling" * (points[PAPER].engine == "meanfield")
     return f"{'; '.join(found)}{unsampled}."
 
@@ -112,7 +115,8 @@ def _sentence(study: Study, points: dict[tuple[float, float], Point], families: 
             f"Of the {len(factors)} changes of one factor the highest mean difference is that of {most.a} in place of "
             f"{most.b}: {gain(most)}; the lowest that of {worst.a} in place of {worst.b}: {gain(worst)}."
         )
-        found += [f"{told[0].upper()}{told[1:]}." for told in _uncoupled(factors)]
+        found += [f"Nodes that do not push each other at all ({one.a}) in place of {one.b}: {gain(one)}."
+                  for one in factors if one.a == UNCOUPLED]  # fmt: skip
     if checks:
         off = max(checks, key=lambda one: abs(one.mean))
         found.append(
@@ -120,12 +124,6 @@ def _sentence(study: Study, points: dict[tuple[float, float], Point], families: 
             f"points ({off.a})."
         )
     return " ".join(found)
-
-
-def _uncoupled(factors: Sequence[Comparison]) -> list[str]:
-    """What it changes that nodes push each other, where that was run."""
-    words = "nodes that do not push each other at all"
-    return [f"{words} ({one.a}) in place of {one.b}: {gain(one)}" for one in factors if one.a == "s_W = 0"]
 
 
 def _factors(study: Study, home: Values) -> list[Pair]:
