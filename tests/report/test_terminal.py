@@ -110,6 +110,21 @@ def test_a_study_shows_all_reservoirs_and_the_best_single_of_every_variant(width
         assert any(line.split("  ")[0] == variant["variant"] and all(n in line for n in numbers) for line in lines)
 
 
+def test_variants_of_different_reservoirs_are_all_shown_beside_the_first() -> None:
+    given = study()
+    alone = given["study"][2]
+    alone["accuracy"] = [row for row in alone["accuracy"] if row["model"] == "K1"]
+    lines = printed(display.result(from_json(given), 120), 120)
+    first, *others = ([row for row in variant["accuracy"] if row["orders"] == [1, 2, 4] and row["readout"] == "sgd"
+                       and row["fusion"] == "feature"] for variant in given["study"])  # fmt: skip
+    home = next(row for row in first if row["model"] == "K1+K2+K3")
+    for rows, model, words in zip(others, ("K1+K2+K3", "K1"), ("what better means", "what worse means"), strict=True):
+        row = next(row for row in rows if row["model"] == model)
+        (line,) = [line for line in lines if line.startswith(words)]
+        assert f"{100 * row['mean']:.2f}" in line
+        assert f"{100 * (row['mean'] - home['mean']):+.2f}" in line
+
+
 @pytest.mark.parametrize("width", [20, 40, 60])
 def test_a_long_cell_goes_on_in_the_next_line(width: int) -> None:
     words = [f"word{number}" for number in range(30)]

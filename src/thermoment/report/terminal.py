@@ -125,9 +125,12 @@ def _width(head: Iterable[str], body: Iterable[Iterable[str]]) -> int:
 
 
 def _study(results: StudyResults) -> Iterator[RenderableType]:
-    """Mean and deviation over seeds of all reservoirs and of the best single one: variants down, readouts across."""
+    """Mean and deviation over seeds of all reservoirs and of the best single one: variants down, readouts across.
+
+    Of a scan, and of variants that have other reservoirs, what all reservoirs of each get.
+    """
     yield Text(findings.study(results))
-    if factors(results):
+    if factors(results) or len({line.row.model for line in headlines(results)}) > 1:
         yield _headlines(results)
         return
     found = Table.of(row for variant in results.study for row in variant.accuracy)  # its rows are those of one variant
