@@ -24,7 +24,7 @@ _VERSIONS = {
     "features": 3,
     "fit": 4,
     "readouts": 8,
-    "report": 6,
+    "report": 7,
     "equilibrium": 1,
 }
 
