@@ -172,6 +172,7 @@ _QUICK = """## Do them yourself
 python studies/run_all.py --data-dir DIR --engine cuda --processes 8    # all of them, on one GPU
 python studies/run_all.py --data-dir DIR --engine meanfield --repeats 3  # not sampled: hours of two cores
 python studies/run_all.py --data-dir DIR --engine cuda --data fashion-mnist --out runs/fashion
+python studies/run_all.py --data-dir DIR --engine cuda time-and-temperature/map seeds   # one variant, and one study
 thermoment run fusion --dry-run                             # one of them: what it would compute, and how long
 thermoment run fusion --engine meanfield                    # without sampling: for a laptop
 thermoment run fusion --set data.name=fashion-mnist --out runs/fusion-fashion-mnist

@@ -19,7 +19,8 @@ and OUT/samplings of what the sampler did: times-DATA-ENGINE.json, beside the st
 it. Seconds that are printed are those of one process, of which several run at a time.
 
 With --engine meanfield, variants that name an engine of their own that samples are left out. With --leave-sampling no
-part that samples is done: those are left to a machine with a GPU, to which OUT/parts is copied.
+part that samples is done: those are left to a machine with a GPU, to which OUT/parts is copied. A machine can also be
+given single variants, as STUDY/VARIANT.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from study_parts import STUDIES, Part, merged, parts, studies, trainings
+from study_parts import STUDIES, Part, chosen, merged, parts, studies, trainings
 
 from thermoment._support.files import write_json, write_whole
 from thermoment._support.host import describe
@@ -269,16 +270,21 @@ def main() -> int:
     parser.add_argument("--leave-sampling", action="store_true", help="do no part that samples")
     parser.add_argument("--collect", action="store_true", help="do no part: STUDY.json of what is done, in part too")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("studies", nargs="*", default=STUDIES, help="all unless given")
+    parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY[/VARIANT]", help="all unless given")
     arguments = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the GPU's memory
     place = Place(arguments.out, arguments.store or arguments.out / ".stages", arguments.data_dir)
-    found, ending = studies(arguments), "" if arguments.data == "mnist" else f"-{Path(arguments.data).stem}"
+    try:
+        found = studies(arguments)
+        every = [part for study in found.values() for part in parts(study, place.out)]
+        asked_for = chosen(arguments.studies, every)
+    except ValueError as error:
+        parser.error(str(error))
+    left = [part for part in asked_for if not part.file.is_file() and not (part.samples and arguments.leave_sampling)]
+    ending = "" if arguments.data == "mnist" else f"-{Path(arguments.data).stem}"
     results = arguments.results or place.out
     signal.signal(signal.SIGTERM, stop)
     end = time.monotonic() + 60 * arguments.minutes
-    every = [part for study in found.values() for part in parts(study, place.out)]
-    left = [part for part in every if not part.file.is_file() and not (part.samples and arguments.leave_sampling)]
     try:
         do_all([] if arguments.collect else left, place, arguments.processes, end, apart=arguments.sampler)
     finally:

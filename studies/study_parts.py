@@ -41,6 +41,12 @@ class Part:
         return self.experiment.variant(next(iter(self.experiment.points)))
 
     @property
+    def variant(self) -> str:
+        """STUDY/VARIANT, as the command line calls it; STUDY alone where it has no variants."""
+        (name,) = {point.variant for point in self.experiment.points.values()}
+        return f"{self.experiment.name}/{name}" if name else self.experiment.name
+
+    @property
     def samples(self) -> bool:
         """Whether paths are sampled."""
         return self.first.engine != "meanfield"
@@ -61,7 +67,7 @@ class Part:
 def studies(arguments: argparse.Namespace) -> dict[str, Experiment]:
     """The studies as asked for, by name."""
     found = {}
-    for name in arguments.studies:
+    for name in dict.fromkeys(name.split("/")[0] for name in arguments.studies):
         one = read(name, [f"data.name={arguments.data}", *arguments.overrides])
         if arguments.engine:
             one = replace(one, engine=arguments.engine)
@@ -73,6 +79,14 @@ def studies(arguments: argparse.Namespace) -> dict[str, Experiment]:
             one = replace(one, repeats=min(most, one.repeats), variants=capped)
         found[name] = one
     return found
+
+
+def chosen(asked: Sequence[str], every: Sequence[Part]) -> list[Part]:
+    """The parts of the studies that were asked for, or of the variants, each as STUDY/VARIANT."""
+    known = {part.variant for part in every}
+    if unknown := [name for name in asked if "/" in name and name not in known]:
+        raise ValueError(f"There is no {unknown[0]}. There are {', '.join(sorted(known))}.")
+    return [part for part in every if part.variant in asked or part.experiment.name in asked]
 
 
 def samples(variant: Mapping[str, Any]) -> bool:

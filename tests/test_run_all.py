@@ -53,6 +53,17 @@ def test_parts_are_the_points_of_a_study_each_once(run_all: ModuleType, tmp_path
                 assert replace(same, name="any") == replace(study.variant(whole), name="any")
 
 
+def test_variants_can_be_done_alone(run_all: ModuleType, tmp_path: Path) -> None:
+    every = [part for one in run_all.studies(asked(run_all)).values() for part in run_all.parts(one, tmp_path)]
+    some = run_all.chosen(["time-and-temperature/map", "time-and-temperature/paper", "fusion"], every)
+    names = [name for part in some for name in part.points]
+    assert len(names) == 3 * 6 + 1 + 2
+    assert {name.split("-")[0].split("_")[0] for name in names} == {"map", "paper", "optimiser"}
+    assert run_all.chosen(run_all.STUDIES, every) == every
+    with pytest.raises(ValueError, match=r"There is no seeds/nothing\. There are .*, seeds/batches, "):
+        run_all.chosen(["fusion", "seeds/nothing"], every)
+
+
 def test_points_that_read_the_same_features_are_one_part(run_all: ModuleType, tmp_path: Path) -> None:
     found = run_all.studies(asked(run_all))
     moments, times = (
