@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from judged import Answer, Comparison, data_name, interval, load, points
+from judged import Answer, Comparison, Study, data_name, interval, load, points
 from questions import MAP, QUESTIONS, Question
 
 from thermoment.experiments.experiment import read
@@ -47,15 +47,29 @@ def numbers(folder: Path = RESULTS) -> str:
 def _answered(question: Question, paths: Sequence[Path]) -> str:
     """A question with one sentence for every data set, its figure, and what remains open."""
     lines = [f"## {question.asks}", ""]
-    studies = [load(path) for path in paths]
-    for study in studies:
-        lines += [f"**{study.data}**: {question.answer(study).short}", ""]
-    for name in figures(question.study, paths):
-        lines += [f"![{question.asks}](figures/studies/{name}.svg)", ""]
+    for path in paths:
+        study = load(path)
+        some = " More points are still to be run." * bool(_left(question, study))
+        lines += [f"**{study.data}**: {question.answer(study).short}{some}", ""]
+        if study.name == MAP:
+            lines += _picture(question, path.stem)
+    if paths and question.study != MAP:
+        lines += _picture(question, question.study)
     if not paths:
         lines += [f"Not yet run (`thermoment run {question.study}`).", ""]
     lines.append(f"What remains open: {question.remains} [All numbers](studies-numbers.md#{question.study}).")
     return "\n".join([*lines, ""])
+
+
+def _picture(question: Question, name: str) -> list[str]:
+    return [f"![{question.asks}](figures/studies/{name}.svg)", ""]
+
+
+def _left(question: Question, study: Study) -> list[str]:
+    """The points of a study that are still to be run, where it is not complete."""
+    every, there = read(question.study).points, {row["variant"] for row in study.rows}
+    found = [f"`{name}`" for name in every if name not in there]
+    return found if len(found) < len(every) else []
 
 
 def figures(study: str, paths: Sequence[Path]) -> list[str]:
@@ -67,15 +81,13 @@ def _compared(question: Question, paths: Sequence[Path]) -> str:
     """All that a study says: how it was run, its tables, and its comparisons with the data sets side by side."""
     lines = [f"## {question.study}", "", question.asks, ""]
     answers: dict[str, Answer] = {}
-    every = read(question.study).points
     for path in paths:
         study = load(path)
         answers[study.data] = answer = question.answer(study)
         lines += [f"**On {study.where}.** {answer.sentence}", ""]
-        there = {row["variant"] for row in study.rows}
-        left = [f"`{name}`" for name in every if name not in there]
-        if 0 < len(left) < len(every):
-            lines += [f"Still to be run of its {len(every)} points: {', '.join(left)}.", ""]
+        if left := _left(question, study):
+            total = len(read(question.study).points)
+            lines += [f"Still to be run of its {total} points: {', '.join(left)}.", ""]
         for title, table in answer.tables:
             lines += [*([f"{title}:", ""] if title else []), *_markdown(table)]
     for title in dict.fromkeys(family.title for answer in answers.values() for family in answer.families):

@@ -131,6 +131,21 @@ def test_data_sets_share_a_figure_but_for_the_map(answers: ModuleType) -> None:
         assert answers.figures(study, []) == []
 
 
+def test_a_map_stands_below_the_answer_of_its_data_set(answers: ModuleType, tmp_path: Path) -> None:
+    for where in ("mnist", "fashion-mnist"):
+        write(tmp_path, "time-and-temperature", times(noisy(4)), where)
+        write(tmp_path, "fusion", [
+            row("optimiser-sgd", noisy(4)(0), fusion=fusion) | {"settings": {"training.optimiser": "sgd"}}
+            for fusion in ("feature", "logit", "weighted", "calibrated", "stacked")
+        ], where)  # fmt: skip
+    drawn = [line[line.index("(figures/") :] for line in answers.page(tmp_path).splitlines() if line.startswith("![")]
+    assert drawn == [f"(figures/studies/{name}.svg)" for name in
+                     ("time-and-temperature", "time-and-temperature-fashion-mnist", "fusion")]  # fmt: skip
+    of_the_map = answers.page(tmp_path).split("## ")[4].split("![")
+    assert "**MNIST**" in of_the_map[0]
+    assert "**Fashion-MNIST**" in of_the_map[1]
+
+
 def test_a_study_that_was_not_run_is_said_to_be_so(answers: ModuleType, tmp_path: Path) -> None:
     page = answers.page(tmp_path)
     assert page.count("Not yet run (`thermoment run") == len(answers.QUESTIONS)
@@ -143,8 +158,9 @@ def test_points_that_are_missing_are_named(answers: ModuleType, tmp_path: Path) 
     done = ("different", "one-recipe", "three-noises", "more-replicas")
     write(tmp_path, "equal-resources", [row(name, correct(0)) for name in done])
     assert "Still to be run of its 5 points: `more-nodes`." in answers.numbers(tmp_path)
+    assert "More points are still to be run.\n" in answers.page(tmp_path)
     write(tmp_path, "equal-resources", [row(name, correct(0)) for name in (*done, "more-nodes")])
-    assert "Still to be run" not in answers.numbers(tmp_path)
+    assert "till to be run" not in told(answers, tmp_path)
 
 
 def test_variances_of_independent_kinds_of_seeds_are_added(answers: ModuleType, tmp_path: Path) -> None:
