@@ -49,6 +49,13 @@ class Study:
             f"{' and '.join(engines)}; {readout})"
         )
 
+    @property
+    def unsampled(self) -> set[str]:
+        """The points that were not sampled, where others were."""
+        engines = {row["variant"]: row.get("engine", self.engine) for row in self.rows}
+        found = {name for name, engine in engines.items() if engine == "meanfield"}
+        return found if len(found) < len(engines) else set()
+
     def group(self, name: str) -> list["Point"]:
         """The points of one variant that has a scan of its own, in their order; none where it was left out."""
         rows = {row["variant"]: row for row in self.rows if row.get("group") == name}
@@ -238,6 +245,11 @@ def more_than(one: Comparison, other: str) -> str:
 def listed(parts: Sequence[str]) -> str:
     """Parts of a sentence: "a, b and c"."""
     return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
+
+
+def capital(words: str) -> str:
+    """As a sentence begins."""
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def sd_interval(sd: float, freedom: float) -> tuple[float, float]:
