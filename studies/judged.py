@@ -89,6 +89,10 @@ class Study:
         best = max(found, key=lambda row: (row["model"].count("+"), len(row["orders"])))
         return _accuracies(best)
 
+    def has(self, words: Sequence[str]) -> bool:
+        """Whether just these words are read anywhere."""
+        return any(row.get("orders") == list(words) for row in self.rows)
+
     def reads(self, words: Sequence[str], group: str | None = None) -> Values:
         """Accuracies of the most reservoirs where just these words are read, in any variant or in one."""
         found = [

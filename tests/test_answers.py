@@ -243,6 +243,15 @@ def test_moments_that_were_not_sampled_are_said_to_be_so(
     assert ("; all without sampling." in answers.page(tmp_path)) is told
 
 
+def test_moments_are_compared_before_all_eight_were_read(answers: ModuleType, tmp_path: Path) -> None:
+    eight = [f"m{p}" for p in range(1, 9)]
+    rows = moments(noisy(4))
+    for given, compared in ((rows, True), ([one for one in rows if one["orders"] != eight], False)):
+        write(tmp_path, "what-the-moments-carry", given)
+        assert (f"| m1 m2 m4 | {' '.join(eight)} |" in answers.numbers(tmp_path)) is compared
+        assert "| m1 m2 m4 | mu4 |" in answers.numbers(tmp_path)
+
+
 @pytest.mark.parametrize(
     "engines", [{"paper": "meanfield"}, {}, dict.fromkeys(("paper", "adam", "trained"), "meanfield")]
 )
