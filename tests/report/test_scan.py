@@ -81,11 +81,11 @@ def test_the_figure_is_drawn_and_the_page_has_every_point(tmp_path: Path) -> Non
         assert point.description in page.words
         row = next(row for row in point.accuracy if row.model.key == "K1+K2+K3|feature|1,2,4|sgd")
         assert row.ci95 is not None
-        assert percents(row.ci95) in page.cells
+        assert f"{100 * row.mean:.2f} {percents(row.ci95)}" in page.cells
         if k:
             found = paired(headline(results, 0), headline(results, k))
             assert found.ci95 is not None
-            assert {points(found.mean), points_interval(found.ci95)} <= page.cells
+            assert f"{points(found.mean)} {points_interval(found.ci95)}" in page.cells
     assert "Test accuracy over dynamics.kT and protocol.t_final" in page.words
 
 
