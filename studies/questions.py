@@ -343,7 +343,8 @@ QUESTIONS = (
         "beside-others",
         "What does the machine get beside classifiers that need no physics?",
         beside_others,
-        "Convolutional networks, which get more than any of these; distortions made for other images than digits.",
+        "The same with fully fitted readouts; convolutional networks, which get more than any of these; distortions "
+        "made for other images than digits.",
         "10 minutes",
     ),
 )
